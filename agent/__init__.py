@@ -1,0 +1,1 @@
+"""Owns the core: messages, ports, the agent loop and its context engine."""
