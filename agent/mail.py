@@ -1,0 +1,111 @@
+"""Owns the nouns of the mailbox: what came in, what is owed, and in which parts it goes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+InboxState = Literal["new", "claimed", "answered", "quarantined"]
+SendState = Literal["planned", "sending", "sent", "unknown", "failed"]
+"""planned → sending → sent | failed | unknown. *unknown*: it may have arrived."""
+OutboxKind = Literal["reply", "command", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an answer goes."""
+
+    platform: str
+    bot_id: str
+    chat_id: str
+    thread_id: str | None = None
+    reply_to_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRecord:
+    """A message to be stored before the platform may forget it."""
+
+    address: Address
+    message_id: str
+    kind: str
+    """``message`` or ``command``."""
+    session_key: str
+    owner: str
+    text: str
+    received_at: float
+    sent_at: float
+    """By the platform's clock; Unix seconds, as all times here."""
+    update_id: str | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+    """What the turn needs beside the text: the sender's name, the quoted message, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Up to where a channel has been read; moves in the transaction that stores the message."""
+
+    platform: str
+    bot_id: str
+    channel_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The row of an accepted message. Not fresh: it was there before, nothing was stored."""
+
+    inbox_id: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """A stored inbound message."""
+
+    id: int
+    record: InboxRecord
+    state: InboxState
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxDraft:
+    """An answer that is owed from the moment its transaction commits."""
+
+    address: Address
+    text: str
+    kind: OutboxKind = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class PartDraft:
+    """One platform message of an answer, planned: sent with exactly these contents."""
+
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxPart:
+    """A planned part."""
+
+    id: int
+    outbox_id: int
+    n: int
+    """From 0."""
+    state: SendState
+    payload: dict[str, Any]
+    platform_message_id: str | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxItem:
+    """An owed answer with its parts (none yet: not planned)."""
+
+    id: int
+    conversation_id: str | None
+    draft: OutboxDraft
+    state: SendState
+    created_at: float
+    parts: tuple[OutboxPart, ...] = ()
+    error: str | None = None

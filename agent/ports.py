@@ -1,0 +1,523 @@
+"""Owns the Protocols that the core needs from outside; storage and gateway implement them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from agent.mail import (
+    Cursor,
+    InboxItem,
+    InboxRecord,
+    OutboxDraft,
+    OutboxItem,
+    OutboxPart,
+    PartDraft,
+    Receipt,
+    SendState,
+)
+from agent.messages import Draft, Message, Row, ToolSchema
+from agent.sessions import (
+    ChangeResult,
+    CompressionState,
+    Conversation,
+    EndReason,
+    Hit,
+    InterruptedTurn,
+    LoadedSession,
+    RewriteRequest,
+    SearchScope,
+    Session,
+    SessionInfo,
+    SessionPrefix,
+    SplitRequest,
+    TurnOpening,
+    TurnOutcome,
+    TurnTicket,
+)
+
+
+class Clock(Protocol):
+    """Time. Tests move it."""
+
+    def now(self) -> float:
+        """Unix seconds; may jump either way."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some point; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; returns at once for zero or less."""
+        ...
+
+
+class IdSource(Protocol):
+    """Ids."""
+
+    def new(self, prefix: str) -> str:
+        """A new id ``prefix_…`` of ``[a-zA-Z0-9_]``, at most 32 characters, never made before."""
+        ...
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+StopReason = str
+"""``end_turn, max_tokens, stop_sequence, tool_use, pause_turn, refusal,
+model_context_window_exceeded``, or one that nobody knows yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a response took, in tokens."""
+
+    input_tokens: int = 0
+    """Without the cached part."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt size: everything that was read, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call. Messages are OpenAI-shaped, as sent, without a system message."""
+
+    system: str
+    messages: Sequence[Message]
+    max_tokens: int
+    tools: Sequence[ToolSchema] = ()
+    cache_ttl: Literal["5m", "1h"] | None = None
+    """None: no cache marks."""
+    model: str | None = None
+    """Another model of the same provider; None: the configured one."""
+    continues_pause: bool = False
+    """The list ends with an assistant message that a ``pause_turn`` interrupted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponse:
+    """A complete answer. ``message`` is the assistant message, raw blocks beside it."""
+
+    message: Message
+    stop_reason: StopReason
+    usage: Usage | None
+    model: str
+    dropped_thinking: int = 0
+    """Thinking blocks that the provider said it dropped."""
+
+
+class LanguageModel(Protocol):
+    """A model behind its provider's wire. Retries nothing by itself unless it says so."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as configured."""
+        ...
+
+    async def respond(
+        self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
+    ) -> ModelResponse:
+        """Ask once and give back the complete answer.
+
+        ``on_text`` is called with each piece of visible text as it arrives, and with ``""`` when
+        what was shown so far is void because the request is sent again.
+
+        Raises:
+            ModelError: the matching class of `agent.errors`. An answer without its end mark, an
+                in-band error event and a broken connection are errors, never an answer.
+        """
+        ...
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The exact prompt size by the provider, or None if it can not tell."""
+        ...
+
+    async def window_tokens(self) -> int | None:
+        """The context length by the provider, or None if it can not tell."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections. May be called twice."""
+        ...
+
+
+class SideModel(Protocol):
+    """The model for side tasks (summaries, plugins), called from worker threads only."""
+
+    def complete(
+        self,
+        *,
+        system: str,
+        prompt: str,
+        max_tokens: int,
+        timeout_seconds: float,
+        model: str | None = None,
+    ) -> ModelResponse:
+        """Ask without tools, thinking or cache marks, and wait for the complete answer.
+
+        Raises:
+            ModelError: as `LanguageModel.respond`, after the retry policy gave up.
+        """
+        ...
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Where a call happens. ``conversation_id`` is stable; sessions are not named."""
+
+    conversation_id: str
+    owner: str
+    direct_chat: bool
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What the model reads. The registry caps it."""
+
+    text: str
+    is_error: bool = False
+
+
+class Tool(Protocol):
+    """Something the model can call."""
+
+    @property
+    def schema(self) -> ToolSchema:
+        """Constant for the life of the process."""
+        ...
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        """Do it.
+
+        Raises:
+            ToolError: with a text for the model. Anything else is a bug and becomes a plain
+                "failed" for the model and a stack trace in the log.
+            asyncio.CancelledError: the user said stop; let it pass.
+        """
+        ...
+
+
+class TurnObserver(Protocol):
+    """Sees a turn happen. All calls are made on the event loop, return at once, never raise."""
+
+    def on_text(self, delta: str) -> None:
+        """More visible text of the answer; ``""``: what was shown so far is void."""
+        ...
+
+    def on_tool(self, name: str) -> None:
+        """A tool is about to run."""
+        ...
+
+    def on_notice(self, text: str) -> None:
+        """Something that the user should read (never part of the model's messages)."""
+        ...
+
+
+# --- the store ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Rows as stored, in the order given."""
+
+    rows: tuple[Row, ...] = field(default=())
+
+
+class SessionStore(Protocol):
+    """Conversations, sessions, messages. Each method is one transaction, durable when it returns.
+
+    A method that raises has changed nothing, except `StoreUnavailable`: outcome unknown.
+    A cancelled call may have happened. Rows of an ended session never change.
+    """
+
+    # conversations
+
+    async def conversation_for_key(self, session_key: str) -> Conversation | None:
+        """The conversation that this key leads to now."""
+        ...
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        """By id."""
+        ...
+
+    async def start_conversation(
+        self,
+        session_key: str,
+        owner: str,
+        prefix: SessionPrefix,
+        *,
+        end_reason: EndReason = "reset",
+    ) -> Session:
+        """Lead the key to a new, empty conversation; the old one's tip ends with this reason."""
+        ...
+
+    # sessions
+
+    async def session(self, session_id: str) -> Session:
+        """By id, live or ended.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def tip(self, session_id: str) -> Session:
+        """Forward along the continuations from any id of a lineage to its newest session.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def load(self, session_id: str) -> LoadedSession:
+        """The session and its active rows, repaired.
+
+        What a crash left is repaired, stored and stays repaired: a call without a result gets a
+        stub result; a result without a call is taken out. Appends at the end of the list are no
+        revision; anything else bumps it. An ended session is given back repaired but not changed.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def lineage(self, session_id: str) -> list[Session]:
+        """Root first, up to the tip, for any id of it.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def split(self, request: SplitRequest) -> ChangeResult:
+        """Close the parent, make the child, move the conversation's tip.
+
+        Applied only if the parent is the tip and live, its revision is the expected one, and the
+        covered row is an active row of it. Rows after the covered one are copied behind the
+        entries. Copies keep content, wire content, kind and origin, and lose their thinking; drafts
+        are stored as they are. The child inherits source, model, prompt and tools (or gets the
+        request's prefix), a numbered title (``name #2``), no usage anchor, revision 0.
+        """
+        ...
+
+    async def rewrite(self, request: RewriteRequest) -> ChangeResult:
+        """Replace the active rows up to the covered one, in the same session, by these entries.
+
+        Replaced rows stay (inactive, marked compacted). Bumps the revision, strips thinking from
+        every row behind the first change, clears the usage anchor, discards what was prepared.
+        Applied under the same conditions as `split`.
+        """
+        ...
+
+    async def set_compression(self, session_id: str, state: CompressionState) -> None:
+        """Store what compaction remembers (cool-downs, counters). Ignored for an ended session."""
+        ...
+
+    async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
+        """Announce a compression, so that nobody pays for it twice. False: somebody else holds it.
+
+        An expired lease, or one that ends further off than ``ttl_seconds`` (clock set back), is
+        free.
+        """
+        ...
+
+    async def release_lease(self, conversation_id: str, holder: str) -> None:
+        """Let go; does nothing if somebody else holds it by now."""
+        ...
+
+    # turns
+
+    async def begin_turn(self, opening: TurnOpening) -> TurnTicket:
+        """Claim the inbox rows, store the user's message and the turn's row: one transaction.
+
+        The key's conversation and its first session are made if they are missing; an ended tip
+        without a successor is reopened; unanswered calls at the end of the list are answered by
+        stubs first. Called again with an inbox row that a running turn has claimed already, it
+        gives that turn back and stores nothing.
+        """
+        ...
+
+    async def append(
+        self,
+        ticket: TurnTicket,
+        session_id: str,
+        messages: Sequence[Draft],
+        *,
+        anchor_usage: Usage | None = None,
+    ) -> Appended:
+        """Store a step of the turn (an assistant message, or tool results).
+
+        ``anchor_usage`` becomes the session's usage anchor at the first of these rows.
+
+        Raises:
+            StaleTurn: the turn is not running any more.
+            SessionEnded: this is not the conversation's live tip.
+        """
+        ...
+
+    async def finish_turn(
+        self,
+        ticket: TurnTicket,
+        session_id: str,
+        outcome: TurnOutcome,
+        *,
+        final: Draft | None = None,
+        anchor_usage: Usage | None = None,
+        outbox: Sequence[OutboxDraft] = (),
+    ) -> tuple[OutboxItem, ...]:
+        """The second atomic step: final message, owed answers, inbox answered, turn over.
+
+        Raises:
+            StaleTurn: the turn is not running any more; nothing is stored.
+            SessionEnded: with a final message only: this is not the live tip.
+        """
+        ...
+
+    async def interrupt_turn(self, ticket: TurnTicket) -> None:
+        """Mark a running turn as cut off by an orderly shutdown; it is resumed at the next start.
+
+        Does nothing if the turn is not running.
+        """
+        ...
+
+    async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
+        """Called once at start-up: every turn that was cut off, oldest first.
+
+        Counts a crash for each that was running, unless rows were stored since the last crash. One
+        that reaches the limit is not given back: it is over as failed, its inbox rows are answered,
+        and a notice is owed to its chat; the conversation goes on with the next message.
+        """
+        ...
+
+    async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
+        """Make a cut-off turn the running one again, and load its conversation's tip, repaired.
+
+        Raises:
+            StaleTurn: the turn is over.
+        """
+        ...
+
+
+class Mailbox(Protocol):
+    """What came in and what is owed. Same guarantees as `SessionStore`."""
+
+    async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
+        """Store an inbound message once; the cursor moves in the same transaction.
+
+        A repeat, by (platform, bot, kind, update) or by (platform, bot, chat, message, kind),
+        stores nothing and gives the first row's id. Cursors only move forward.
+        """
+        ...
+
+    async def quarantine(
+        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
+    ) -> None:
+        """Keep an update that could not be read, so that it does not block those behind it."""
+        ...
+
+    async def open_inbox(self) -> list[InboxItem]:
+        """Everything in state ``new``, oldest first."""
+        ...
+
+    async def waiting_count(self, session_key: str) -> int:
+        """Rows of this key in state ``new``."""
+        ...
+
+    async def answer_inbox(
+        self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        """Mark as answered and owe these answers: for whatever needs no turn."""
+        ...
+
+    async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
+        """Owe an answer that belongs to no inbound message."""
+        ...
+
+    async def owed(self) -> list[OutboxItem]:
+        """Everything in state ``planned``, ``sending`` or ``unknown``, oldest first, with parts."""
+        ...
+
+    async def plan_parts(
+        self, outbox_id: int, parts: Sequence[PartDraft]
+    ) -> tuple[OutboxPart, ...]:
+        """Store the parts, once: if there are some already, those are given back unchanged."""
+        ...
+
+    async def mark_part(
+        self,
+        part_id: int,
+        state: SendState,
+        *,
+        platform_message_id: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Store what became of a part. ``sending`` counts an attempt.
+
+        The item follows its parts: sent when all are, failed when one has failed, unknown when one
+        is unknown and none is left to send.
+        """
+        ...
+
+    async def fail_outbox(self, outbox_id: int, error: str) -> None:
+        """Give up on an answer and on its parts that are not sent."""
+        ...
+
+    async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
+        """Channel id → newest stored message id."""
+        ...
+
+    async def set_cursor(self, cursor: Cursor) -> None:
+        """Move a cursor forward without a message (its channel's messages are of no interest)."""
+        ...
+
+
+class Archive(Protocol):
+    """Looking at what is stored. Reads only."""
+
+    async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
+        """Best first. Any text is a valid query; copies are folded into their originals."""
+        ...
+
+    async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
+        """The originals around a message in its session, in order, itself included.
+
+        Empty if there is no such message.
+        """
+        ...
+
+    async def conversation_of_message(self, message_id: int) -> Conversation | None:
+        """Whose a message is: the check before it may be shown."""
+        ...
+
+    async def list_sessions(
+        self, *, conversation_id: str | None = None, limit: int = 50
+    ) -> list[SessionInfo]:
+        """Newest first."""
+        ...
+
+    async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
+        """In the order asked; unknown ids are left out."""
+        ...
+
+    async def all_rows(self, session_id: str) -> list[Row]:
+        """Every row of a session, replaced ones included, by id."""
+        ...
+
+
+class Store(SessionStore, Mailbox, Archive, Protocol):
+    """All of it, with its life."""
+
+    async def close(self) -> None:
+        """Finish what is queued and let go. May be called twice."""
+        ...

@@ -1,0 +1,239 @@
+"""Owns the nouns of the store: session key, conversation, session, split, turn, hit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from agent.messages import Draft, Entry, Row, ToolSchema
+
+EndReason = Literal["compression", "reset", "idle", "daily", "switch", "uncompress"]
+Link = Literal["continuation", "branch"]
+
+
+def session_key(
+    platform: str, bot_id: str, chat_id: str, thread_id: str | None, user_id: str | None
+) -> str:
+    """Encode where a conversation takes place; two different tuples never give one string."""
+    return json.dumps(
+        [platform, bot_id, chat_id, thread_id, user_id], ensure_ascii=True, separators=(",", ":")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPrefix:
+    """What is frozen for a session: every request of it starts with these bytes."""
+
+    source: str
+    """Platform name."""
+    model: str
+    system_prompt: str
+    tools: tuple[ToolSchema, ...] = ()
+    model_config: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAnchor:
+    """The last real measurement: everything up to ``through_row_id`` took this many tokens."""
+
+    prompt_tokens: int
+    """Input + cache read + cache creation of the last response."""
+    output_tokens: int
+    through_row_id: int
+    """The assistant row of that response; what comes after it is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionState:
+    """What compaction remembers about a conversation; a child inherits it. Times: Unix seconds."""
+
+    count: int = 0
+    """Compressions in this lineage so far."""
+    awaiting_usage: bool = False
+    """A compression happened and no real prompt size came since: the size is unknown."""
+    cooldown_until: float = 0.0
+    cooldown_reason: str = ""
+    timeout_streak: int = 0
+    ineffective_count: int = 0
+    fallback_streak: int = 0
+    blocked_at: float = 0.0
+    """When anti-thrash last blocked or probed; 0: not blocked."""
+    pressure_tier: float = 0.0
+    pressure_at: float = 0.0
+    told_reason: str = ""
+    """The abort reason that the user was last told, so that it is told once."""
+    previous_summary: str = ""
+
+    def changed(self, **changes: Any) -> CompressionState:
+        """A copy with these fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a person thinks of as one chat."""
+
+    id: str
+    owner: str
+    """``platform:user id`` of whoever started it."""
+    session_key: str
+    tip_session_id: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One segment of a conversation: a frozen prefix and a list of messages."""
+
+    id: str
+    conversation_id: str
+    parent_session_id: str | None
+    link: Link | None
+    revision: int
+    prefix: SessionPrefix
+    title: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: EndReason | None
+    message_count: int
+    """Active rows."""
+    anchor: UsageAnchor | None
+    compression: CompressionState
+    manifest: dict[str, Any] | None = None
+    """Of the compression that made this session: what the summary keeps and what it lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A session with its active rows in order, repaired: every call of it has one result."""
+
+    session: Session
+    rows: tuple[Row, ...]
+
+    @property
+    def last_row_id(self) -> int:
+        """Id of the newest row; 0 for an empty session."""
+        return self.rows[-1].id if self.rows else 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """A compression's result, to be committed if nothing moved meanwhile."""
+
+    conversation_id: str
+    parent_id: str
+    expected_revision: int
+    covered_row_id: int
+    """The newest row that the plan has seen. Rows that came later are copied behind ``entries``."""
+    entries: tuple[Entry, ...]
+    compression: CompressionState
+    """Of the child."""
+    manifest: dict[str, Any] | None = None
+    end_reason: EndReason = "compression"
+    prefix: SessionPrefix | None = None
+    """Of the child; None: the parent's."""
+    lease_holder: str | None = None
+    """Its lease is dropped in the same transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRequest:
+    """A new list inside the same session (in-place compaction, prune only, a repair)."""
+
+    session_id: str
+    expected_revision: int
+    covered_row_id: int
+    entries: tuple[Entry, ...]
+    """Replace every active row up to ``covered_row_id``; later rows stay behind them."""
+    compression: CompressionState | None = None
+    """None: unchanged."""
+    manifest: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """Of a split or rewrite. Not applied: somebody else was first; ``tip`` is where to go on."""
+
+    applied: bool
+    tip: Session
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOpening:
+    """The first atomic step of a turn."""
+
+    session_key: str
+    owner: str
+    inbox_ids: tuple[int, ...]
+    message: Draft
+    prefix: SessionPrefix
+    """For the first session, if the key has no conversation yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTicket:
+    """A running turn. Whoever holds it may append while it is running, and no longer."""
+
+    turn_id: str
+    conversation_id: str
+    session_id: str
+    user_row_id: int
+
+
+TurnOutcome = Literal["done", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedTurn:
+    """A turn that a crash or a shutdown cut off, found at start-up."""
+
+    ticket: TurnTicket
+    session_key: str
+    owner: str
+    inbox_ids: tuple[int, ...]
+    started_at: float
+    crashes: int
+    """Consecutive crashes during this turn without a new row in between."""
+    orderly: bool
+    """Cut off by an orderly shutdown, not by a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """Where to search: one conversation, all of an owner's, or (both None) everything."""
+
+    conversation_id: str | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A found message: always the original row, never a copy."""
+
+    message_id: int
+    session_id: str
+    role: str
+    snippet: str
+    score: float
+    """Higher is better; comparable within one search only."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A line of a listing."""
+
+    id: str
+    conversation_id: str
+    parent_session_id: str | None
+    link: Link | None
+    source: str
+    model: str
+    title: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: EndReason | None
+    message_count: int
+    tokens: int
+    """Estimate over its active rows."""
