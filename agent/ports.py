@@ -430,6 +430,13 @@ class Mailbox(Protocol):
         """Everything in state ``new``, oldest first."""
         ...
 
+    async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
+        """These rows in any state, by id: where an interrupted turn's answer goes, and to whom.
+
+        Unknown ids are left out.
+        """
+        ...
+
     async def waiting_count(self, session_key: str) -> int:
         """Rows of this key in state ``new``."""
         ...
