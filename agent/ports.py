@@ -521,6 +521,18 @@ class Archive(Protocol):
         """Every row of a session, replaced ones included, by id."""
         ...
 
+    async def active_rows(self, session_id: str) -> list[Row]:
+        """The list as it stands, in order; nothing is repaired.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def lineage(self, session_id: str) -> list[Session]:
+        """As `SessionStore.lineage`: the command line has only this half of the store."""
+        ...
+
 
 class Store(SessionStore, Mailbox, Archive, Protocol):
     """All of it, with its life."""
