@@ -1,0 +1,7 @@
+"""Owns `python -m gateway`: the same as `posthouse`."""
+
+import sys
+
+from gateway.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Owns the command line: one module per group of commands, heavy imports inside functions."""

@@ -1,0 +1,68 @@
+"""Owns `posthouse config`: check, show, schema."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import yaml
+
+from gateway.cli import exits
+from gateway.cli.output import out
+from gateway.config.environment import (
+    Secrets,
+    environment,
+    find_config_file,
+    find_home,
+    read_secrets,
+)
+from gateway.config.loading import load_config
+from gateway.config.models import Config, unavailable
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """One of the three actions."""
+    if arguments.action == "schema":
+        out(json.dumps(Config.model_json_schema(), indent=2))
+        return exits.OK
+    env = environment()
+    home = find_home(env)
+    path = find_config_file(arguments.config, home)
+    config, passed = load_config(path)
+    secrets = read_secrets(env)
+    name = str(path) if path else "no config.yaml: the defaults hold"
+    if arguments.action == "check":
+        warnings = unavailable(config)
+        if arguments.json:
+            out(json.dumps({"file": str(path) if path else None, "ok": True, "warnings": warnings}))
+        else:
+            out("\n".join([f"ok: {name}", *(f"warning: {line}" for line in warnings)]))
+        return exits.OK
+    shown = _redacted({**config.model_dump(mode="json"), **passed})
+    if arguments.json:
+        out(json.dumps({**shown, "secrets": _presence(secrets)}, indent=2))
+    else:
+        out(f"# home: {home.path} ({home.reason})\n# file: {name}")
+        out("".join(f"# {k}: {v}\n" for k, v in _presence(secrets).items()).rstrip())
+        out(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
+    return exits.OK
+
+
+def _presence(secrets: Secrets) -> dict[str, str]:
+    values = {
+        "TELEGRAM_BOT_TOKEN": secrets.telegram_bot_token,
+        "DISCORD_BOT_TOKEN": secrets.discord_bot_token,
+        "ANTHROPIC_API_KEY": secrets.anthropic_api_key,
+    }
+    return {name: "set" if value else "not set" for name, value in values.items()}
+
+
+def _redacted(value: Any, name: str = "") -> Any:
+    """Hide what looks like a secret by its name: plugins' sections are not ours to know."""
+    if isinstance(value, dict):
+        return {k: _redacted(v, str(k)) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_redacted(item, name) for item in value]
+    secret = any(word in name.lower() for word in ("secret", "token", "password", "api_key", "key"))
+    return "[hidden]" if secret and isinstance(value, str) and value else value

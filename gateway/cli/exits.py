@@ -1,0 +1,7 @@
+"""Owns the exit codes; the unit file and operators' scripts rely on them."""
+
+OK = 0
+FAILED = 1
+HOME_IN_USE = 73
+RESTART_WANTED = 75
+BAD_CONFIG = 78

@@ -1,0 +1,109 @@
+"""Owns the entry point: arguments, dispatch, and errors as exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from gateway import __version__
+from gateway.cli import exits
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. Imports nothing: `--help` has to be instant."""
+    parser = argparse.ArgumentParser(
+        prog="posthouse",
+        description="A chat-bot gateway whose conversations go on for ever.",
+        epilog="`posthouse run` starts the gateway, `posthouse demo` shows what it does.",
+    )
+    parser.add_argument("--version", action="version", version=f"posthouse {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(name: str, module: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(module=module, action=name)
+        return command
+
+    config_file = argparse.ArgumentParser(add_help=False)
+    config_file.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
+    as_json = argparse.ArgumentParser(add_help=False)
+    as_json.add_argument("--json", action="store_true", help="machine-readable output")
+
+    def group(
+        name: str, module: str, text: str
+    ) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+        parent = add(name, module, text)
+        return parent.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    for name, text in (
+        ("run", "start the gateway"),
+        ("chat", "talk to it here: through the running gateway, else through one of its own"),
+    ):
+        command = add(name, "run", text)
+        command.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
+    add("demo", "demo", "see a conversation grow, get compressed, and remember (20 seconds)")
+    status = add("status", "status", "how the running gateway is; exit 0: ready, 1: not running")
+    status.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
+    status.add_argument("--json", action="store_true", help="machine-readable output")
+
+    config = group("config", "config", "check or show the configuration")
+    config.add_parser("check", parents=[config_file, as_json], help="say what is wrong, and where")
+    config.add_parser("show", parents=[config_file, as_json], help="what holds, secrets hidden")
+    config.add_parser("schema", help="JSON schema, for editors")
+
+    sessions = group("sessions", "sessions", "look at what is stored")
+    listing = sessions.add_parser("list", parents=[as_json], help="newest first")
+    listing.add_argument("--limit", type=_positive, default=50, metavar="N")
+    show = sessions.add_parser("show", parents=[as_json], help="the messages of one")
+    show.add_argument("id", metavar="ID")
+    search = sessions.add_parser("search", parents=[as_json], help="full text over everything")
+    search.add_argument("query", metavar="QUERY")
+    search.add_argument("--limit", type=_positive, default=10, metavar="N")
+
+    lineage = add("lineage", "sessions", "the chain of sessions, root first, of any of its ids")
+    lineage.add_argument("id", metavar="ID")
+    lineage.add_argument("--json", action="store_true", help="machine-readable output")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give back its exit code."""
+    arguments = build_parser().parse_args(argv)
+    # Only here, so that `--version` and `--help` load nothing that they do not need.
+    from agent import errors  # noqa: PLC0415
+
+    module = importlib.import_module(f"gateway.cli.{arguments.module}")
+    try:
+        return int(module.run(arguments))
+    except errors.ConfigError as exc:
+        return _fail(exits.BAD_CONFIG, *exc.problems)
+    except errors.HomeInUse as exc:
+        return _fail(exits.HOME_IN_USE, str(exc))
+    except errors.DatabaseTooNew as exc:
+        return _fail(exits.BAD_CONFIG, str(exc))
+    except errors.PosthouseError as exc:
+        return _fail(exits.FAILED, str(exc))
+    except BrokenPipeError:  # `posthouse sessions list | head`
+        sys.stderr.close()
+        return exits.OK
+    except KeyboardInterrupt:
+        return 130
+
+
+def _fail(code: int, *lines: str) -> int:
+    for line in lines:
+        print(f"posthouse: {line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

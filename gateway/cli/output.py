@@ -1,0 +1,38 @@
+"""Owns what commands print: text that a terminal can show, tables, JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)))
+
+
+def out(text: str) -> None:
+    """Print to standard output; what it can not encode is replaced, never an error."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def plain(text: str, limit: int | None = None) -> str:
+    """One line without control characters, so that stored text can not steer a terminal."""
+    line = " ".join(text.translate(_CONTROL).split())
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns, padded with spaces."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    )
+    return "\n".join(lines)
+
+
+def when(timestamp: float | None) -> str:
+    """Local time to the second; nothing for None."""
+    if timestamp is None:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))

@@ -1,0 +1,1 @@
+"""Owns the configuration: its models, its file, and what the environment says."""

@@ -1,0 +1,120 @@
+"""Owns what the environment says: the home folder, the secrets, the service manager."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import ConfigError
+
+UNIT_PATH = Path("/etc/systemd/system/posthouse.service")
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Tokens and keys; their values never show in a repr."""
+
+    telegram_bot_token: str | None = field(default=None, repr=False)
+    discord_bot_token: str | None = field(default=None, repr=False)
+    anthropic_api_key: str | None = field(default=None, repr=False)
+
+    def values(self) -> list[str]:
+        """Every value that must not appear in a log."""
+        found = (self.telegram_bot_token, self.discord_bot_token, self.anthropic_api_key)
+        return [value for value in found if value]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The home folder and why it is this one."""
+
+    path: Path
+    reason: str
+
+    @property
+    def database(self) -> Path:
+        """The session store."""
+        return self.path / "state.db"
+
+    @property
+    def lock(self) -> Path:
+        """Held (not: existing) while a daemon runs."""
+        return self.path / "posthouse.lock"
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment: the one place that reads it."""
+    return os.environ
+
+
+def find_home(env: Mapping[str, str], unit_path: Path = UNIT_PATH) -> Home:
+    """``POSTHOUSE_HOME``, else ``$STATE_DIRECTORY``, else the installed unit's, else ours."""
+    if env.get("POSTHOUSE_HOME"):
+        return Home(Path(env["POSTHOUSE_HOME"]).expanduser().resolve(), "POSTHOUSE_HOME")
+    if env.get("STATE_DIRECTORY"):
+        return Home(Path(env["STATE_DIRECTORY"].split(":")[0]), "STATE_DIRECTORY")
+    installed = _home_of_unit(unit_path)
+    if installed is not None:
+        return Home(installed, f"the installed unit {unit_path.name}")
+    return Home(Path(env.get("HOME") or "~").expanduser() / ".posthouse", "the default")
+
+
+def _home_of_unit(unit_path: Path) -> Path | None:
+    try:
+        text = unit_path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    unit = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    try:
+        unit.read_string(text)
+    except configparser.Error:
+        return None
+    for line in unit.get("Service", "Environment", fallback="").split():
+        name, _, value = line.strip('"').partition("=")
+        if name == "POSTHOUSE_HOME" and value:
+            return Path(value)
+    state = unit.get("Service", "StateDirectory", fallback="")
+    return Path("/var/lib") / state.split()[0] if state else None
+
+
+def find_config_file(option: str | None, home: Home) -> Path | None:
+    """The file that ``--config`` names (it has to exist), else the home's, if there is one."""
+    if option is not None:
+        path = Path(option).expanduser()
+        if not path.is_file():
+            raise ConfigError([f"{path}: there is no such file (--config)"])
+        return path
+    path = home.path / "config.yaml"
+    return path if path.is_file() else None
+
+
+def read_secrets(env: Mapping[str, str]) -> Secrets:
+    """Each from its variable, else the file that ``<name>_FILE`` names, else a credential.
+
+    Raises:
+        ConfigError: a named file can not be read.
+    """
+    return Secrets(
+        telegram_bot_token=_secret(env, "TELEGRAM_BOT_TOKEN"),
+        discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN"),
+        anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY"),
+    )
+
+
+def _secret(env: Mapping[str, str], name: str) -> str | None:
+    if env.get(name, "").strip():
+        return env[name].strip()
+    named = env.get(f"{name}_FILE")
+    if named:
+        try:
+            return Path(named).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigError([f"{name}_FILE: {named} can not be read: {exc}"]) from exc
+    folder = env.get("CREDENTIALS_DIRECTORY")
+    credential = Path(folder) / name if folder else None
+    if credential is not None and credential.is_file():
+        return credential.read_text(encoding="utf-8").strip() or None
+    return None

@@ -1,0 +1,176 @@
+"""Owns reading config.yaml: positions, duplicate keys, unknown names, and errors that name them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from agent.errors import ConfigError
+from gateway.config.models import Config
+
+PassedThrough = dict[str, Any]
+_Lines = dict[tuple[str | int, ...], int]
+
+
+def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
+    """Read and check a configuration; no file (None, or an empty one) means the defaults.
+
+    Gives back the configuration and the sections that belong to plugins, as they stand.
+
+    Raises:
+        ConfigError: one line per problem: file, line, dotted path, what is wrong, nearest name.
+    """
+    if path is None:
+        return Config(), {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise ConfigError(
+            [f"{path}: is not UTF-8 text ({exc.reason} at byte {exc.start})"]
+        ) from exc
+    except OSError as exc:
+        raise ConfigError([f"{path}: can not be read: {exc.strerror}"]) from exc
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, name: str) -> tuple[Config, PassedThrough]:
+    """As `load_config`, from text; ``name`` stands in the errors."""
+    data, lines = _parse_yaml(text, name)
+    ours, passed = _take_plugin_sections(data)
+    try:
+        return Config.model_validate(ours), passed
+    except ValidationError as exc:
+        problems = [_explain(dict(error), name, lines) for error in exc.errors()]
+        raise ConfigError(list(dict.fromkeys(problems))) from exc
+
+
+def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
+    lines: _Lines = {}
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return {}, lines
+            duplicates = list(_walk(node, (), lines))
+            if duplicates:
+                raise ConfigError(
+                    [f"{name}:{line}: {key} stands there twice" for key, line in duplicates]
+                )
+            data = loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        raise ConfigError([f"{where}: not valid YAML: {exc.problem or exc.context}"]) from exc
+    except yaml.YAMLError as exc:
+        raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
+    except ValueError as exc:  # a date or a number that YAML takes for one and Python does not
+        raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
+    if data is None:
+        return {}, lines
+    if not isinstance(data, dict):
+        raise ConfigError([f"{name}:1: must be a list of `section:` keys, not a {_kind(data)}"])
+    return data, lines
+
+
+def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: _Lines) -> Iterator[tuple[str, int]]:
+    """Note the line of every path; yield keys that stand twice in one mapping."""
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            label = str(key.value)
+            line = key.start_mark.line + 1
+            if label in seen:
+                yield ".".join(map(str, (*path, label))), line
+            seen.add(label)
+            lines[(*path, label)] = line
+            yield from _walk(value, (*path, label), lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for i, item in enumerate(node.value):
+            yield from _walk(item, (*path, i), lines)
+
+
+def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedThrough]:
+    """Split off sections named after the chosen engine, memory provider or an enabled plugin."""
+    names: set[str] = set()
+    for section, key in (("context", "engine"), ("memory", "provider"), ("plugins", "enabled")):
+        value = (data.get(section) or {}) if isinstance(data.get(section), dict | None) else {}
+        chosen = value.get(key)
+        names.update(str(n) for n in (chosen if isinstance(chosen, list) else [chosen]) if n)
+    names = {n.rsplit("/", 1)[-1].replace("-", "_") for n in names} - set(Config.model_fields)
+    passed = {k: v for k, v in data.items() if str(k).replace("-", "_") in names}
+    return {k: v for k, v in data.items() if k not in passed}, passed
+
+
+def _explain(error: dict[str, Any], name: str, lines: _Lines) -> str:
+    loc = tuple(part for part in error["loc"] if not _is_branch_label(part))
+    while loc and loc not in lines:
+        loc = loc[:-1]
+    path = ".".join(str(part) for part in loc) or "(the file)"
+    where = f"{name}:{lines.get(loc, 1)}: {path}"
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown key{_nearest(loc)}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    value = error.get("input")
+    plain = isinstance(value, str | int | float | bool | None) and repr(value) not in message
+    shown = f" (it is {value!r})" if plain else ""
+    return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _is_branch_label(part: Any) -> bool:
+    """Pydantic adds the name of the union's branch to a path; nobody wrote that in the file."""
+    return isinstance(part, str) and (
+        part.startswith(("literal[", "constrained-", "function-", "list[")) or part == "bool"
+    )
+
+
+def _nearest(loc: tuple[Any, ...]) -> str:
+    """A hint with the most similar key, in this section first, anywhere otherwise."""
+    wrong = str(loc[-1])
+    section = _section_at(loc[:-1])
+    prefix = ".".join(str(p) for p in loc[:-1])
+    here = difflib.get_close_matches(wrong, list(section.model_fields), n=1, cutoff=0.6)
+    if here:
+        return f"; did you mean {prefix + '.' if prefix else ''}{here[0]}?"
+    everywhere = {path.rsplit(".", 1)[-1]: path for path in all_paths(Config)}
+    close = difflib.get_close_matches(wrong, list(everywhere), n=1, cutoff=0.6)
+    return f"; did you mean {everywhere[close[0]]}?" if close else ""
+
+
+def _section_at(loc: tuple[Any, ...]) -> type[BaseModel]:
+    section: type[BaseModel] = Config
+    for part in loc:
+        field = section.model_fields.get(str(part))
+        inner = _model_in(field.annotation) if field else None
+        if inner is None:
+            break
+        section = inner
+    return section
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def all_paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every dotted path that a section knows."""
+    for key, field in section.model_fields.items():
+        yield prefix + key
+        inner = _model_in(field.annotation)
+        if inner is not None:
+            yield from all_paths(inner, f"{prefix}{key}.")
+
+
+def _kind(value: Any) -> str:
+    return "list" if isinstance(value, list) else type(value).__name__
