@@ -224,6 +224,70 @@ class TurnObserver(Protocol):
         ...
 
 
+# --- compaction ---------------------------------------------------------------------------------
+
+CompactionTrigger = Literal["preflight", "loop", "overflow", "hygiene", "manual"]
+CompactionOutcome = Literal["not_needed", "compressed", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDecision:
+    """Should the loop compress before its next model call?"""
+
+    due: bool
+    tokens: int = 0
+    """What the decision rests on: measured where there is an anchor, else estimated."""
+    threshold_tokens: int = 0
+    reason: str = ""
+    """In words, for the log and the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What came of it. ``loaded`` is where the turn goes on, whatever the outcome."""
+
+    outcome: CompactionOutcome
+    loaded: LoadedSession
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """An estimate; the size is only known at the next usage."""
+    reason: str = ""
+
+
+class Compactor(Protocol):
+    """Keeps the sessions of one conversation inside the window; owns engine and state."""
+
+    def due(self, loaded: LoadedSession) -> CompactionDecision:
+        """Cheap: called before every model call."""
+        ...
+
+    async def compact(
+        self,
+        loaded: LoadedSession,
+        trigger: CompactionTrigger,
+        *,
+        focus: str | None = None,
+        overflow_proven: bool = False,
+        notify: Callable[[str], None] | None = None,
+    ) -> CompactionResult:
+        """Compress and split (or rewrite); never raises for a failure of model or engine.
+
+        ``overflow_proven``: the provider has said that the prompt does not fit.
+        """
+        ...
+
+    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+        """Take in a real prompt size (anti-thrash, pressure); gives back the session as it is now.
+
+        Called after the response's message is stored.
+        """
+        ...
+
+    def note_limit(self, limit_tokens: int) -> None:
+        """The provider named its window; only ever lowers the one in use."""
+        ...
+
+
 # --- the store ----------------------------------------------------------------------------------
 
 
