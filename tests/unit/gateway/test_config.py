@@ -1,0 +1,185 @@
+"""The configuration: defaults, errors that name what is wrong, secrets that stay hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ConfigError
+from gateway.config.environment import Secrets, find_config_file, find_home, read_secrets
+from gateway.config.loading import load_config, parse_config
+from gateway.config.models import NOT_YET, Config, unavailable
+
+SHIPPED = Path(__file__).parents[3] / "config.yaml"
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "c.yaml")
+    return caught.value.problems
+
+
+def test_shipped_file_holds_exactly_the_defaults() -> None:
+    config, passed = load_config(SHIPPED)
+    assert config == Config()
+    assert passed == {}
+
+
+def test_shipped_file_names_every_key() -> None:
+    from gateway.config.loading import _parse_yaml, all_paths
+
+    _, lines = _parse_yaml(SHIPPED.read_text(encoding="utf-8"), "config.yaml")
+    written = {".".join(map(str, path)) for path in lines}
+    assert set(all_paths(Config)) <= written
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "compression:\n  treshold: 0.7",
+            "c.yaml:2: compression.treshold: unknown key; did you mean compression.threshold?",
+        ),
+        (
+            "gateway: {alow_from: []}",
+            "c.yaml:1: gateway.alow_from: unknown key; did you mean discord.allow_from?",
+        ),
+        ("agent: {tools: {shel: true}}", "did you mean agent.tools.shell?"),
+        ("compresion: {}", "c.yaml:1: compresion: unknown key; did you mean compression?"),
+        ("compression: {threshold: '50%'}", "compression.threshold: input should be a valid num"),
+        ("compression: {threshold: 1.5}", "compression.threshold: input should be less than or"),
+        ("compression: {protect_last_n: -1}", "compression.protect_last_n: input should be gr"),
+        ("compression: {target_ratio: 0.05}", "compression.target_ratio: input should be gr"),
+        ("compression: {enabled: 'no'}", "compression.enabled: input should be a valid boolean"),
+        ("model: {cache_ttl: 2h}", "model.cache_ttl: input should be '5m', '1h' or 'auto'"),
+        ("context: {engine: ../../tmp/evil}", "context.engine: string should match pattern"),
+        ("context: {engine: ''}", "context.engine: string should match pattern"),
+        ("telegram: {enabled: maybe}", "telegram.enabled: must be auto, true or false"),
+        ("telegram: {allow_from: [bob]}", "telegram.allow_from: 'bob' is no numeric id"),
+        ("telegram: {allow_from: [true]}", "telegram.allow_from: true is no numeric id"),
+        ("telegram: {allow_from: 12}", "telegram.allow_from: must be a list of numeric ids"),
+        ("discord: {admins: ['*']}", 'discord.admins: "*" is only possible in allow_from'),
+        ("timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is no time zone name"),
+        ("a: 1\nmodel: {}\na: 2", "c.yaml:3: a stands there twice"),
+        ("model:\n  name: x\n  name: y", "c.yaml:3: model.name stands there twice"),
+        ("- x", "c.yaml:1: must be a list of `section:` keys, not a list"),
+        ("x: !!python/object:os.system 1", "c.yaml:1:4: not valid YAML"),
+        ("a:\n\tb: 1", "c.yaml:2:1: not valid YAML"),
+        ("model: {name: x", "not valid YAML"),
+        ("\x00", "c.yaml: not valid YAML"),
+        ("a: 2026-13-45", "c.yaml: not valid YAML"),
+    ],
+)
+def test_every_mistake_is_named(text: str, expected: str) -> None:
+    assert any(expected in line for line in problems(text)), problems(text)
+
+
+def test_all_mistakes_are_listed_at_once() -> None:
+    text = "compression:\n  treshold: 1\n  enabled: 3\nmodle: {}\n"
+    assert len(problems(text)) == 3
+
+
+def test_no_file_and_an_empty_one_mean_the_defaults() -> None:
+    assert load_config(None) == (Config(), {})
+    for text in ("", "# nothing\n", "compression:\n", "---\n"):
+        assert parse_config(text, "c.yaml")[0] == Config()
+
+
+def test_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_config(path)
+    with pytest.raises(ConfigError, match="can not be read"):
+        load_config(tmp_path)
+
+
+@pytest.mark.parametrize("nobody", ["", "''", "[]", "[null]", "null", "['']"])
+def test_an_empty_allow_list_means_nobody(nobody: str) -> None:
+    config, _ = parse_config(f"telegram: {{allow_from: {nobody}}}", "c.yaml")
+    assert config.telegram.allow_from == []
+
+
+def test_ids_are_one_type_however_they_are_written() -> None:
+    config, _ = parse_config("telegram: {allow_from: [111, '222'], allow_chats: [-1001]}", "c")
+    assert config.telegram.allow_from == ["111", "222"]
+    assert config.telegram.allow_chats == ["-1001"]
+    assert parse_config("telegram: {allow_from: ['*']}", "c")[0].telegram.allow_from == ["*"]
+
+
+def test_bare_off_is_the_text_off() -> None:
+    assert parse_config("compression: {native: off}", "c")[0].compression.native == "off"
+
+
+def test_aliases() -> None:
+    config, _ = parse_config(
+        "prompt_caching: {cache_ttl: 1h}\nauxiliary: {compression: {model: small}}", "c"
+    )
+    assert config.model.cache_ttl == "1h"
+    assert config.compression.summary_model == "small"
+    both, _ = parse_config("prompt_caching: {cache_ttl: 1h}\nmodel: {cache_ttl: auto}", "c")
+    assert both.model.cache_ttl == "auto"
+
+
+def test_sections_of_the_chosen_engine_and_plugins_pass_through() -> None:
+    text = "context: {engine: lcm}\nlcm: {a: 1}\nplugins: {enabled: [x/my-plug]}\nmy_plug: {b: 2}"
+    assert parse_config(text, "c")[1] == {"lcm": {"a": 1}, "my_plug": {"b": 2}}
+    assert "unknown key" in problems("lcm: {a: 1}")[0]
+
+
+def test_a_plugin_can_not_take_one_of_our_sections() -> None:
+    assert problems("plugins: {enabled: [telegram]}\ntelegram: {nope: 1}")
+
+
+def test_keys_of_later_features_are_said_aloud() -> None:
+    config, _ = parse_config("gateway: {busy_mode: steer}\njobs: [{x: 1}]", "c")
+    assert len(unavailable(config)) == 2
+    assert unavailable(Config()) == []
+    from gateway.config.models import _at
+
+    for path in NOT_YET:
+        _at(Config(), path)  # every path exists
+
+
+class TestEnvironment:
+    def test_home_by_precedence(self, tmp_path: Path) -> None:
+        env = {"POSTHOUSE_HOME": str(tmp_path / "a"), "STATE_DIRECTORY": "/s", "HOME": "/h"}
+        none = tmp_path / "no.service"
+        assert find_home(env, none).path == tmp_path / "a"
+        del env["POSTHOUSE_HOME"]
+        assert find_home(env, none).path == Path("/s")
+        del env["STATE_DIRECTORY"]
+        assert find_home(env, none).path == Path("/h/.posthouse")
+
+    def test_home_of_the_installed_unit(self, tmp_path: Path) -> None:
+        unit = tmp_path / "posthouse.service"
+        unit.write_text("[Service]\nExecStart=x\nExecStart=y\nStateDirectory=posthouse\n")
+        assert find_home({"HOME": "/h"}, unit).path == Path("/var/lib/posthouse")
+        unit.write_text("[Service]\nEnvironment=A=1 POSTHOUSE_HOME=/srv/ph\n")
+        assert find_home({"HOME": "/h"}, unit).path == Path("/srv/ph")
+
+    def test_secret_from_variable_file_and_credential(self, tmp_path: Path) -> None:
+        (tmp_path / "ANTHROPIC_API_KEY").write_text("from-credential\n")
+        named = tmp_path / "named"
+        named.write_text("from-file\n")
+        env = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+        assert read_secrets(env).anthropic_api_key == "from-credential"
+        env["ANTHROPIC_API_KEY_FILE"] = str(named)
+        assert read_secrets(env).anthropic_api_key == "from-file"
+        env["ANTHROPIC_API_KEY"] = " from-variable "
+        assert read_secrets(env).anthropic_api_key == "from-variable"
+        assert read_secrets({"ANTHROPIC_API_KEY": "  "}).anthropic_api_key is None
+
+    def test_missing_secret_file_is_an_error(self) -> None:
+        with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN_FILE"):
+            read_secrets({"TELEGRAM_BOT_TOKEN_FILE": "/nope/none"})
+
+    def test_repr_shows_no_secret(self) -> None:
+        assert "hush" not in repr(Secrets(telegram_bot_token="hush-hush"))
+
+    def test_named_config_file_has_to_exist(self, tmp_path: Path) -> None:
+        home = find_home({"POSTHOUSE_HOME": str(tmp_path)})
+        assert find_config_file(None, home) is None
+        with pytest.raises(ConfigError, match="no such file"):
+            find_config_file(str(tmp_path / "nope.yaml"), home)

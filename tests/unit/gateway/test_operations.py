@@ -1,0 +1,252 @@
+"""What operators touch: the log, the service manager, the control socket, the unit, the CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import __version__
+from gateway.cli import exits
+from gateway.cli.main import main
+from gateway.cli.output import plain
+from gateway.config.models import Config
+from gateway.control import ControlServer, ask, read_line, send_line, socket_path
+from gateway.logs import CONVERSATION, set_up
+from gateway.sdnotify import ServiceManager
+
+ROOT = Path(__file__).parents[3]
+TOKEN = "123456:AAF-secret-token-of-the-bot"
+
+
+class TestLog:
+    @pytest.fixture(autouse=True)
+    def restore(self) -> Iterator[None]:
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        yield
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(False)
+
+    def lines(self, style: str, env: dict[str, str] | None = None) -> io.StringIO:
+        stream = io.StringIO()
+        set_up(level="DEBUG", style=style, secrets=[TOKEN], env=env or {}, stream=stream)
+        return stream
+
+    @pytest.mark.parametrize("style", ["plain", "json", "auto"])
+    def test_no_secret_in_message_fields_or_traceback(self, style: str) -> None:
+        stream = self.lines(style, {"JOURNAL_STREAM": "8:1"} if style == "auto" else None)
+        log = logging.getLogger("anything")
+        log.info("GET https://x/bot%s/getMe", TOKEN, extra={"url": f"https://x/bot{TOKEN}/"})
+        try:
+            raise ConnectionError(f"https://x/bot{TOKEN}/getMe refused")
+        except ConnectionError:
+            log.exception("failed")
+        assert TOKEN not in stream.getvalue()
+        assert stream.getvalue().count("[secret]") >= 3
+
+    def test_request_lines_of_http_clients_are_silent(self) -> None:
+        stream = self.lines("plain")
+        for name in ("httpx", "httpx2", "httpcore", "telegram.Bot", "discord.http"):
+            logging.getLogger(name).info("request")
+        assert stream.getvalue() == ""
+
+    def test_ids_stand_on_every_line(self) -> None:
+        stream = self.lines("json")
+        token = CONVERSATION.set("c_1")
+        logging.getLogger("x").info("turn", extra={"tokens": 5})
+        CONVERSATION.reset(token)
+        line = json.loads(stream.getvalue())
+        assert (line["conversation"], line["tokens"], line["message"]) == ("c_1", 5, "turn")
+
+    def test_every_line_of_a_stack_trace_has_its_priority(self) -> None:
+        stream = self.lines("auto", {"JOURNAL_STREAM": "8:1"})
+        logging.getLogger("x").error("two\nlines")
+        assert [line[:3] for line in stream.getvalue().splitlines()] == ["<3>", "<3>"]
+
+
+class TestServiceManager:
+    def test_speaks_to_the_socket(self, tmp_path: Path) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+            path = tmp_path / "notify"
+            server.bind(str(path))
+            env = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "6000000"}
+            manager = ServiceManager(env)
+            assert manager.watchdog_seconds == 6
+            manager.ready("2 platforms")
+            assert server.recv(100) == b"READY=1\nSTATUS=2 platforms"
+            manager.alive()
+            assert server.recv(100) == b"WATCHDOG=1"
+            manager.stopping(20)
+            assert server.recv(100) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=20000000"
+
+    def test_without_a_manager_nothing_happens(self) -> None:
+        manager = ServiceManager({})
+        manager.ready("x")
+        manager.alive()
+        assert manager.watchdog_seconds is None
+
+    def test_watchdog_of_another_process_is_not_ours(self) -> None:
+        env = {"WATCHDOG_USEC": "6000000", "WATCHDOG_PID": str(os.getpid() + 1)}
+        assert ServiceManager(env).watchdog_seconds is None
+
+
+class TestControl:
+    async def test_question_and_answer(self, tmp_path: Path) -> None:
+        async def status(request: dict[str, Any], reader: Any, writer: Any) -> None:
+            await send_line(writer, {"ready": True, "asked": request["op"]})
+
+        server = ControlServer(tmp_path / "c.sock", {"status": status})
+        await server.start()
+        try:
+            assert (tmp_path / "c.sock").stat().st_mode & 0o777 == 0o600
+            answer = await asyncio.to_thread(ask, server.path, {"op": "status"})
+            assert answer == {"ready": True, "asked": "status"}
+            unknown = await asyncio.to_thread(ask, server.path, {"op": "x"})
+            assert unknown == {"error": "unknown operation 'x'"}
+        finally:
+            await server.close()
+        assert ask(server.path, {"op": "status"}) is None
+        assert not server.path.exists()
+
+    @pytest.mark.parametrize("rubbish", [b"", b"\n", b"not json\n", b"[1]\n", b"\xff\n"])
+    async def test_rubbish_does_not_end_it(self, tmp_path: Path, rubbish: bytes) -> None:
+        async def status(request: dict[str, Any], reader: Any, writer: Any) -> None:
+            await send_line(writer, {"ready": True})
+
+        server = ControlServer(tmp_path / "c.sock", {"status": status})
+        await server.start()
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(server.path))
+            writer.write(rubbish)
+            writer.write_eof()
+            assert await read_line(reader) is None
+            writer.close()
+            assert await asyncio.to_thread(ask, server.path, {"op": "status"})
+        finally:
+            await server.close()
+
+    async def test_file_of_a_dead_daemon_is_replaced(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.sock"
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+        server = ControlServer(path, {})
+        await server.start()
+        await server.close()
+
+    def test_long_home_gets_a_short_socket(self, tmp_path: Path) -> None:
+        home = tmp_path / ("x" * 120)
+        path = socket_path(None, home, {"XDG_RUNTIME_DIR": "/run/user/1"})
+        assert path.parent == Path("/run/user/1")
+        assert path == socket_path(None, home, {"XDG_RUNTIME_DIR": "/run/user/1"})
+        assert path != socket_path(None, tmp_path / ("y" * 120), {"XDG_RUNTIME_DIR": "/run/user/1"})
+        assert socket_path(None, Path("/h"), {}) == Path("/h/control.sock")
+
+
+class TestUnit:
+    text = (ROOT / "systemd" / "posthouse.service").read_text()
+
+    def value(self, name: str) -> str:
+        found = re.search(rf"^{name}=(.*)$", self.text, re.MULTILINE)
+        assert found, name
+        return found[1]
+
+    def test_a_stop_never_ends_in_sigkill(self) -> None:
+        assert int(self.value("TimeoutStopSec")) >= Config().gateway.drain_seconds + 30
+        assert self.value("KillMode") == "mixed"
+
+    def test_what_a_person_has_to_heal_is_not_restarted(self) -> None:
+        codes = self.value("RestartPreventExitStatus").split()
+        assert set(codes) == {str(exits.HOME_IN_USE), str(exits.BAD_CONFIG)}
+        assert self.value("Restart") == "on-failure"
+        assert int(self.value("StartLimitBurst")) > 0
+
+    def test_type_and_state(self) -> None:
+        assert self.value("Type") == "notify"
+        assert self.value("StateDirectory") == "posthouse"
+
+    @pytest.mark.skipif(
+        not Path("/usr/bin/systemd-analyze").exists(), reason="systemd-analyze is not installed"
+    )
+    def test_systemd_accepts_it(self, tmp_path: Path) -> None:
+        unit = tmp_path / "posthouse.service"
+        # The command does not exist here; everything else is judged as it stands.
+        unit.write_text(re.sub(r"(?m)^ExecStart=.*$", "ExecStart=/bin/true", self.text))
+        result = subprocess.run(
+            ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+
+
+class TestCommandLine:
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(["--version"])
+        assert caught.value.code == 0
+        assert capsys.readouterr().out == f"posthouse {__version__}\n"
+
+    @pytest.mark.parametrize("option", ["--help", "--version"])
+    def test_help_loads_nothing_heavy(self, option: str) -> None:
+        code = (
+            f"import sys; sys.argv = ['posthouse', '{option}']\n"
+            "try:\n import gateway.cli.main as m; m.main()\n"
+            "except SystemExit: pass\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        loaded = set(result.stderr.split())
+        heavy = {"anthropic", "telegram", "discord", "aiosqlite", "asyncio", "pydantic", "yaml"}
+        assert not loaded & heavy
+
+    def test_bad_config_exits_78_and_names_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        (tmp_path / "config.yaml").write_text("compression:\n  treshold: 1\n")
+        assert main(["config", "check"]) == 78
+        assert "config.yaml:2: compression.treshold: unknown key" in capsys.readouterr().err
+
+    def test_show_hides_secrets(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
+        (tmp_path / "config.yaml").write_text(
+            "telegram: {webhook: {secret: hush-hush}}\nauxiliary: {x: {api_key: hush-hush}}\n"
+        )
+        for extra in ([], ["--json"]):
+            assert main(["config", "show", *extra]) == 0
+            shown = capsys.readouterr().out
+            assert "hush-hush" not in shown
+            assert TOKEN not in shown
+            assert "TELEGRAM_BOT_TOKEN" in shown
+
+    def test_status_without_a_daemon(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        assert main(["status", "--json"]) == 1
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["ready"] is False
+        assert answer["platforms"] == {}
+
+    def test_schema_is_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["config", "schema"]) == 0
+        assert json.loads(capsys.readouterr().out)["title"] == "Config"
+
+    def test_stored_text_can_not_steer_a_terminal(self) -> None:
+        assert plain("a\x1b[2Jb\x07\nc\x9b") == "a[2Jb c"

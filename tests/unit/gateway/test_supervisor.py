@@ -1,0 +1,108 @@
+"""The supervisor: one broken platform does not stop the others, and each has an honest state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from gateway.platforms.contract import (
+    Intake,
+    Platform,
+    PlatformConfigError,
+    PlatformState,
+    PlatformUnavailable,
+    Report,
+)
+from gateway.supervisor import Supervisor
+from tests.fakes.clock import FakeClock
+
+
+class Scripted:
+    """A platform whose runs follow a script."""
+
+    def __init__(self, name: str, *runs: BaseException | None) -> None:
+        self.name = name
+        self.runs = list(runs)
+        self.count = 0
+
+    async def run(self, intake: Intake, report: Report) -> None:
+        self.count += 1
+        outcome = self.runs.pop(0) if self.runs else asyncio.Event()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        report(PlatformState.RUNNING, "")
+        if outcome is not None:
+            await outcome.wait()
+
+
+def supervise(clock: FakeClock, *platforms: Scripted) -> Supervisor:
+    listed: Sequence[Platform] = platforms  # type: ignore[assignment]
+    return Supervisor(listed, None, clock, jitter=lambda: 0.5)  # type: ignore[arg-type]
+
+
+async def settled(condition: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("did not happen")
+
+
+async def test_bad_token_stops_only_its_platform(clock: FakeClock) -> None:
+    bad, good = Scripted("bad", PlatformConfigError("token refused")), Scripted("good")
+    supervisor = supervise(clock, bad, good)
+    task = asyncio.ensure_future(supervisor.run())
+    await supervisor.wait_settled()
+    await settled(lambda: supervisor.status["good"].state is PlatformState.RUNNING)
+    assert supervisor.status["bad"].state is PlatformState.FAILED_CONFIG
+    assert supervisor.status["bad"].reason == "token refused"
+    assert not supervisor.hopeless
+    await clock.advance(3600)
+    assert bad.count == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_no_platform_can_run(clock: FakeClock) -> None:
+    supervisor = supervise(clock, Scripted("a", PlatformConfigError("no")))
+    await supervisor.run()
+    assert supervisor.hopeless
+
+
+async def test_back_off_grows_and_is_bounded(clock: FakeClock) -> None:
+    flaky = Scripted("flaky", *(PlatformUnavailable("no route") for _ in range(12)))
+    supervisor = supervise(clock, flaky)
+    task = asyncio.ensure_future(supervisor.run())
+    pauses: list[float] = []
+    for _ in range(12):
+        await settled(lambda: clock.next_wake_seconds is not None)
+        assert supervisor.status["flaky"].state is PlatformState.RETRYING
+        pause = clock.next_wake_seconds
+        assert pause is not None
+        pauses.append(pause)
+        await clock.advance(pause)
+    assert pauses[:4] == pytest.approx([1, 2, 4, 8])
+    assert max(pauses) == pytest.approx(60)
+    await settled(lambda: supervisor.status["flaky"].state is PlatformState.RUNNING)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_crash_is_logged_and_retried(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    buggy = Scripted("buggy", ZeroDivisionError("bug"))
+    supervisor = supervise(clock, buggy)
+    task = asyncio.ensure_future(supervisor.run())
+    await settled(lambda: clock.next_wake_seconds is not None)
+    assert "ZeroDivisionError" in caplog.text
+    await clock.advance(2)
+    assert buggy.count == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_ends_when_every_platform_has_ended(clock: FakeClock) -> None:
+    await supervise(clock, Scripted("console", None)).run()
