@@ -55,6 +55,8 @@ class Message(TypedDict, total=False):
     """Only ever on the copy that becomes a request."""
     _row: int
     """The row that this message was read from; on a changed message: the row it stands for."""
+    _origin: int
+    """The original behind that row, where the row is a copy: what a recall reference names."""
     _kind: MessageKind
     """Set by an engine on messages that nobody said."""
 
@@ -171,12 +173,14 @@ def tool_call_ids(message: Message) -> list[str]:
 
 
 def is_real_user(message: Message, kind: MessageKind | None = None) -> bool:
-    """Did a person say this?"""
-    return (
-        message["role"] == "user"
-        and (kind or message.get("_kind")) is None
-        and not text_of(message["content"]).startswith(SUMMARY_HEADER)
-    )
+    """Did a person say this?
+
+    What the store knows decides; the summary's marker only counts on a message without a row, so
+    that nobody's own words are taken for a summary because they begin like one.
+    """
+    if message["role"] != "user" or (kind or message.get("_kind")) is not None:
+        return False
+    return "_row" in message or not text_of(message["content"]).startswith(SUMMARY_HEADER)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -264,6 +268,8 @@ def to_engine(rows: Iterable[Row]) -> list[Message]:
     view: list[Message] = []
     for row in rows:
         message = cast(Message, {**row.message, "_row": row.id})
+        if row.origin_id is not None:
+            message["_origin"] = row.origin_id
         if row.kind is not None:
             message["_kind"] = row.kind
         view.append(message)
