@@ -1,0 +1,1 @@
+"""Owns the way out: owed answers to the platform, in order, in parts, effectively once."""

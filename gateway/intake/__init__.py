@@ -1,0 +1,1 @@
+"""Owns the way in: gate, conversation keys, commands, and the inbox row."""
