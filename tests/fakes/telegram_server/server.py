@@ -98,7 +98,8 @@ class TelegramServer(Inbound):
 
     async def pause(self) -> None:
         """Refuse connections and reset those there are, as a dead network does."""
-        assert self._runner is not None
+        if self._runner is None:
+            return
         if self._site is not None:
             await self._site.stop()
             self._site = None
@@ -109,8 +110,7 @@ class TelegramServer(Inbound):
 
     async def resume(self) -> None:
         """Take connections again, on the port of before."""
-        assert self._runner is not None
-        if self._site is not None:
+        if self._runner is None or self._site is not None:
             return
         self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await self._site.start()
