@@ -32,6 +32,8 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    # python-telegram-bot warns when it raises RetryAfter, unless told which type it may carry.
+    monkeypatch.setenv("PTB_TIMEDELTA", "true")
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return
