@@ -7,14 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tests.fakes.anthropic_server.cache import CacheUse, PromptCache
-from tests.fakes.anthropic_server.errors import ApiError, broken
-from tests.fakes.anthropic_server.models import ModelFacts, facts_from_id
-from tests.fakes.anthropic_server.request import MessageRequest
-from tests.fakes.anthropic_server.rules import check_request
-from tests.fakes.anthropic_server.script import AUTO, Answer, thinking
-from tests.fakes.anthropic_server.sse import Final
-from tests.fakes.anthropic_server.thinking import (
+from tests.fakes.anthropic_server.binding import (
     BindingPolicy,
     Bound,
     Signer,
@@ -22,6 +15,13 @@ from tests.fakes.anthropic_server.thinking import (
     has_sealed,
     seal_answer,
 )
+from tests.fakes.anthropic_server.cache import CacheUse, PromptCache
+from tests.fakes.anthropic_server.errors import ApiError, broken
+from tests.fakes.anthropic_server.models import ModelFacts, facts_from_id
+from tests.fakes.anthropic_server.request import MessageRequest
+from tests.fakes.anthropic_server.rules import check_request
+from tests.fakes.anthropic_server.script import AUTO, Answer, thinking
+from tests.fakes.anthropic_server.sse import Final
 from tests.fakes.anthropic_server.units import (
     THINKING_TYPES,
     Chain,
@@ -134,7 +134,8 @@ class Engine:
             version=headers.get("anthropic-version", ""),
             betas=betas_of(headers),
             counting=counting,
-            resumes=self._resumes(body),
+            # A compaction may end anywhere: nothing is sampled after it.
+            resumes="compaction" in body or self._resumes(body),
         )
         request = MessageRequest(number, body, headers)
         bound = self._bind(body, facts, betas_of(headers))

@@ -81,7 +81,7 @@ class AnthropicServer:
         self._script = Script()
         self._release = asyncio.Event()
         self._runner: web.AppRunner | None = None
-        self.app = web.Application(client_max_size=MAX_BODY + 1024, middlewares=[_envelopes])
+        self.app = web.Application(client_max_size=2 * MAX_BODY, middlewares=[_envelopes])
         self._add_routes()
 
     # -- life cycle ----------------------------------------------------------------------------
