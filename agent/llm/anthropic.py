@@ -1,0 +1,274 @@
+"""Owns the Anthropic SDK: the only module that imports it, and the home of its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import (
+    ModelAuthError,
+    ModelBadRequest,
+    ModelConnectionError,
+    ModelError,
+    ModelTimeout,
+)
+from agent.llm.answers import message_of
+from agent.llm.background import in_daemon_thread
+from agent.llm.failures import Refusal, classify, retry_after, without_secret
+from agent.llm.validator import validate
+from agent.llm.wire import Body, build_body
+from agent.messages import THINKING_TYPES, clean_text
+from agent.ports import Clock, ModelRequest, ModelResponse, Usage
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic.lib.streaming import AsyncMessageStream
+    from anthropic.types import Message as ApiMessage
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+DROP_UNBOUND = {"prefix_mismatch_behavior": "drop_block"}
+
+log = logging.getLogger(__name__)
+
+
+def preload() -> None:
+    """Import the SDK (over a second): in a thread, once the daemon is ready."""
+    import anthropic.lib.streaming  # noqa: PLC0415 - heavy: costs a second and 60 MB
+    import anthropic.resources.messages  # noqa: F401, PLC0415 - else loaded by the first call
+
+
+class AnthropicModel:
+    """A model behind the Messages API (`agent.ports.LanguageModel`). Retries nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None,
+        clock: Clock,
+        base_url: str | None = None,
+        thinking: Mapping[str, Any] | None = None,
+        drop_unbound_thinking: bool = False,
+        max_concurrent_requests: int = 100,
+        answer_deadline_seconds: float = 600.0,
+        silence_seconds: float = 120.0,
+    ) -> None:
+        """Make no connection yet.
+
+        ``thinking``: the provider's own parameter; None leaves it to the model.
+        ``drop_unbound_thinking`` asks the provider to drop thinking blocks that stand behind
+        another prefix, instead of refusing the request. ``max_concurrent_requests`` stays within
+        the SDK's pool of kept connections.
+        """
+        self._name = name
+        self._api_key = api_key
+        self._clock = clock
+        self._base_url = base_url
+        self._thinking = dict(thinking) if thinking is not None else None
+        self._drop_unbound = drop_unbound_thinking
+        self._slots = asyncio.Semaphore(max_concurrent_requests)
+        self._answer_deadline_seconds = answer_deadline_seconds
+        self._silence_seconds = silence_seconds
+        self._client: anthropic.AsyncAnthropic | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+        self._max_output_tokens: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def respond(
+        self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
+    ) -> ModelResponse:
+        body = build_body(request, request.model or self._name)
+        if self._max_output_tokens is not None and request.model is None:
+            body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
+        self._add_thinking(body)
+        try:
+            async with (
+                self._request(self._answer_deadline_seconds) as client,
+                client.messages.stream(**body) as stream,
+            ):
+                return await _read(stream, _TextOut(on_text))
+        except ModelBadRequest as exc:
+            if type(exc) is ModelBadRequest:
+                rules = [str(v) for v in validate(body, continues_pause=request.continues_pause)]
+                log.warning("The provider refused a request", extra={"broken_rules": rules})
+            raise
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        body = build_body(request, request.model or self._name)
+        del body["max_tokens"]
+        try:
+            async with self._request(30.0) as client:
+                return (await client.messages.count_tokens(**body)).input_tokens
+        except ModelError as exc:
+            log.info("No token count from the provider", extra={"reason": type(exc).__name__})
+            return None
+
+    async def window_tokens(self) -> int | None:
+        try:
+            async with self._request(30.0) as client:
+                info = await client.models.retrieve(self._name)
+        except ModelError as exc:
+            log.info("No window from the provider", extra={"reason": type(exc).__name__})
+            return None
+        if info.max_tokens:
+            self._max_output_tokens = info.max_tokens
+        return info.max_input_tokens or None
+
+    async def aclose(self) -> None:
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _add_thinking(self, body: Body) -> None:
+        thinking = self._thinking
+        if self._drop_unbound:
+            thinking = {**(thinking or {"type": "adaptive"}), "block_binding": DROP_UNBOUND}
+            body["extra_headers"] = {"anthropic-beta": BINDING_BETA}
+        if thinking is None:
+            return
+        if thinking.get("type") == "enabled" and _open_loop_without_thinking(body):
+            body.pop("extra_headers", None)
+            return  # its thinking was stripped by a split: this turn ends without
+        body["thinking"] = thinking
+
+    @asynccontextmanager
+    async def _request(self, deadline_seconds: float) -> AsyncIterator[anthropic.AsyncAnthropic]:
+        """A slot and a client; whatever fails inside leaves as one of our errors."""
+        client = await self._connected()
+        import anthropic  # noqa: PLC0415 - loaded by now; only named here
+        import httpx2  # noqa: PLC0415 - likewise
+
+        async with self._slots:
+            try:
+                async with asyncio.timeout(deadline_seconds):
+                    yield client
+            except TimeoutError as exc:
+                raise ModelTimeout(f"no answer within {deadline_seconds:g} s") from exc
+            except anthropic.APIStatusError as exc:
+                raise classify(self._refusal(exc)) from None
+            except (anthropic.APITimeoutError, httpx2.TimeoutException):
+                raise ModelTimeout("the provider fell silent") from None
+            except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError) as exc:
+                raise ModelConnectionError(f"no connection: {type(exc).__name__}") from None
+
+    def _refusal(self, exc: anthropic.APIStatusError) -> Refusal:
+        text = exc.api_message or (exc.body if isinstance(exc.body, str) else "")
+        return Refusal(
+            status=exc.status_code,
+            kind=str(exc.type or ""),
+            text=clean_text(without_secret(str(text), self._api_key)),
+            request_id=exc.request_id,
+            retry_after_seconds=retry_after(exc.response.headers, self._clock.now()),
+        )
+
+    async def _connected(self) -> anthropic.AsyncAnthropic:
+        async with self._connecting:
+            if self._closed:
+                raise ModelConnectionError("the model is closed")
+            if self._client is None:
+                if not self._api_key and self._base_url is None:
+                    raise ModelAuthError("no API key is configured")
+                self._client = await in_daemon_thread(self._make_client, "load-model-sdk")
+            return self._client
+
+    def _make_client(self) -> anthropic.AsyncAnthropic:
+        """Slow on first use: imports the SDK and reads the certificates."""
+        preload()
+        import anthropic  # noqa: PLC0415 - heavy: never on the start path
+
+        return anthropic.AsyncAnthropic(
+            # A server of one's own may want no key, but the SDK wants one.
+            api_key=self._api_key or "none",
+            base_url=self._base_url or DEFAULT_BASE_URL,
+            max_retries=0,
+            timeout=anthropic.Timeout(self._silence_seconds, connect=10.0),
+        )
+
+
+class _TextOut:
+    """Hands on the visible text; half of a surrogate pair waits for its other half."""
+
+    def __init__(self, on_text: Callable[[str], None] | None) -> None:
+        self._on_text = on_text
+        self._half = ""
+
+    def write(self, delta: str) -> None:
+        if self._on_text is None:
+            return
+        if not delta.isascii() or self._half:
+            delta = self._half + delta
+            self._half = delta[-1] if "\ud800" <= delta[-1:] <= "\udbff" else ""
+            delta = clean_text(delta[: len(delta) - len(self._half)])
+        if delta:
+            self._on_text(delta)
+
+
+async def _read(stream: AsyncMessageStream[None], out: _TextOut) -> ModelResponse:
+    """Read to the end mark.
+
+    Raises:
+        ModelConnectionError: there was none, or what came was no stream of events.
+    """
+    ended = False
+    try:
+        async for event in stream:
+            if event.type == "text":
+                out.write(event.text)
+            elif event.type == "message_stop":
+                ended = True
+        message = stream.current_message_snapshot if ended else None
+        if message is None or message.stop_reason is None:
+            raise ModelConnectionError(
+                "the answer ended without its end mark", request_id=stream.request_id
+            )
+        return _response(message)
+    except (ValueError, RuntimeError, LookupError, AttributeError, AssertionError) as exc:
+        # The SDK reads what a server sends without distrust; so any of these is the server's.
+        log.warning("Unreadable answer stream", exc_info=exc)
+        raise ModelConnectionError("the answer could not be read") from exc
+
+
+def _response(message: ApiMessage) -> ModelResponse:
+    extra = message.model_extra or {}
+    dropped = [
+        t
+        for t in extra.get("input_transformations") or ()
+        if isinstance(t, dict) and t.get("type") == "thinking_dropped"
+    ]
+    if dropped:
+        log.info("The provider dropped thinking", extra={"blocks": len(dropped)})
+    return ModelResponse(
+        message=message_of([block.to_dict() for block in message.content]),
+        stop_reason=str(message.stop_reason),
+        usage=_usage(message),
+        model=str(message.model),
+        dropped_thinking=len(dropped),
+    )
+
+
+def _usage(message: ApiMessage) -> Usage | None:
+    raw = message.usage
+    usage = Usage(
+        input_tokens=raw.input_tokens or 0,
+        output_tokens=raw.output_tokens or 0,
+        cache_read_tokens=raw.cache_read_input_tokens or 0,
+        cache_write_tokens=raw.cache_creation_input_tokens or 0,
+    )
+    # Some servers report nothing: that is no measurement of an empty prompt.
+    return usage if usage.prompt_tokens > 0 else None
+
+
+def _open_loop_without_thinking(body: Body) -> bool:
+    turns = body["messages"]
+    if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":
+        return False
+    return turns[-2]["content"][0].get("type") not in THINKING_TYPES

@@ -1,0 +1,157 @@
+"""Owns the retry policy: the only place that sends a request again because the provider failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.errors import ModelAuthError, ModelError, ModelNotFound, ModelUnavailable
+from agent.ports import Clock, LanguageModel, ModelRequest, ModelResponse
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and for how long. Attempts and deadline count over the whole fallback chain."""
+
+    attempts_per_model: int = 4
+    deadline_seconds: float = 300.0
+    """No attempt begins later than this after the first."""
+    first_delay_seconds: float = 1.0
+    max_delay_seconds: float = 30.0
+    max_retry_after_seconds: float = 120.0
+    """A provider that asks for more patience than this is given up for now."""
+    auth_pause_seconds: float = 60.0
+    """After a refused key, so long no request is sent at all."""
+
+    def delay_seconds(self, failures: int, error: ModelUnavailable, dice: float) -> float | None:
+        """How long to wait after so many failures, or None: no more on this model.
+
+        ``dice``: 0 to 1. Never shorter than the provider asked for.
+        """
+        asked = error.retry_after_seconds or 0.0
+        if failures >= self.attempts_per_model or asked > self.max_retry_after_seconds:
+            return None
+        ours = min(self.first_delay_seconds * 2.0 ** (failures - 1), self.max_delay_seconds)
+        return max(asked + dice * self.first_delay_seconds if asked else 0.0, ours * (0.5 + dice))
+
+
+class RetryingModel:
+    """A chain of models, tried in order, as one (`agent.ports.LanguageModel`)."""
+
+    def __init__(
+        self,
+        models: Sequence[LanguageModel],
+        *,
+        clock: Clock,
+        random: Callable[[], float],
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        if not models:
+            raise ValueError("at least one model is needed")
+        self._models = tuple(models)
+        self._clock = clock
+        self._random = random
+        self._policy = policy if policy is not None else RetryPolicy()
+        self._auth_error: str | None = None
+        self._auth_closed_until = 0.0
+
+    @property
+    def name(self) -> str:
+        return self._models[0].name
+
+    async def respond(
+        self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
+    ) -> ModelResponse:
+        self._check_auth()
+        # A model that the request names is that one or none: who asked has an own plan B.
+        chain = self._models[:1] if request.model is not None else self._models
+        ends_at = self._clock.monotonic() + self._policy.deadline_seconds
+        shown = _Shown(on_text)
+        for n, model in enumerate(chain):
+            try:
+                response = await self._try_model(model, request, shown, ends_at)
+            except (ModelUnavailable, ModelNotFound) as exc:
+                if n == len(chain) - 1 or self._clock.monotonic() >= ends_at:
+                    raise
+                log.warning(
+                    "Falling back to the next model",
+                    extra={"model": model.name, "reason": type(exc).__name__},
+                )
+                continue
+            except ModelAuthError as exc:
+                self._close_auth(exc)
+                raise
+            self._auth_error = None
+            return response
+        raise AssertionError("a chain is never empty")
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return None if self._auth_paused() else await self._models[0].count_tokens(request)
+
+    async def window_tokens(self) -> int | None:
+        return None if self._auth_paused() else await self._models[0].window_tokens()
+
+    async def aclose(self) -> None:
+        for model in self._models:
+            await model.aclose()
+
+    async def _try_model(
+        self, model: LanguageModel, request: ModelRequest, shown: _Shown, ends_at: float
+    ) -> ModelResponse:
+        failures = 0
+        while True:
+            shown.begin()
+            try:
+                return await model.respond(request, on_text=shown.on_text)
+            except ModelUnavailable as exc:
+                failures += 1
+                delay = self._policy.delay_seconds(failures, exc, self._random())
+                if delay is None or self._clock.monotonic() + delay >= ends_at:
+                    raise
+                log.info(
+                    "The model failed, trying again",
+                    extra={
+                        "model": model.name,
+                        "reason": type(exc).__name__,
+                        "delay_seconds": round(delay, 2),
+                        "request_id": exc.request_id,
+                    },
+                )
+                await self._clock.sleep(delay)
+
+    def _auth_paused(self) -> bool:
+        return self._auth_error is not None and self._clock.monotonic() < self._auth_closed_until
+
+    def _check_auth(self) -> None:
+        """One attempt per pause: whoever comes first after it, on behalf of all."""
+        if self._auth_error is None:
+            return
+        if self._auth_paused():
+            raise ModelAuthError(self._auth_error)
+        self._auth_closed_until = self._clock.monotonic() + self._policy.auth_pause_seconds
+
+    def _close_auth(self, error: ModelError) -> None:
+        self._auth_error = str(error)
+        self._auth_closed_until = self._clock.monotonic() + self._policy.auth_pause_seconds
+
+
+class _Shown:
+    """Knows whether text of a failed attempt was shown, and takes it back."""
+
+    def __init__(self, on_text: Callable[[str], None] | None) -> None:
+        self._on_text = on_text
+        self._dirty = False
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        if self._dirty and self._on_text is not None:
+            self._on_text("")
+        self._dirty = False
+
+    def on_text(self, delta: str) -> None:
+        if self._on_text is not None:
+            self._dirty = delta != ""
+            self._on_text(delta)

@@ -1,0 +1,102 @@
+"""Owns the cache marks of a request: one on the system prompt, three that follow the talk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+LOOK_BACK_BLOCKS = 20
+"""How far before a mark the provider looks for something that it has cached."""
+_MAX_MARKS = 4
+_THINKING = ("thinking", "redacted_thinking")
+
+Marked = dict[str, Any]
+
+
+def apply_anthropic_cache_control(
+    api_messages: Sequence[Any],
+    cache_ttl: str = "5m",
+    native_anthropic: bool = False,
+) -> list[Any]:
+    """A new list with at most four messages replaced by marked copies; the input is not touched.
+
+    Takes OpenAI-shaped messages and turns of the Messages API alike, a system message first if
+    there is one. ``native_anthropic``: a message whose content is no list may carry its mark on the
+    message itself, from where the adapter puts it on the right block. Any other TTL than ``1h``
+    means five minutes.
+
+    The marks stand on the last messages that can carry one. If the newest step added more blocks
+    than the provider looks back, one of them goes to where the previous request ended instead:
+    that is where its cache entry lies.
+    """
+    messages = list(api_messages)
+    mark = {"type": "ephemeral", "ttl": "1h"} if cache_ttl == "1h" else {"type": "ephemeral"}
+    left, first = _MAX_MARKS, 0
+    if messages and messages[0].get("role") == "system":
+        first = 1
+        marked = _marked(messages[0], mark, native_anthropic)
+        if marked is not None:
+            messages[0] = marked
+        left -= 1
+    previous_end = _previous_end(messages, first)
+    at = len(messages) - 1
+    while at >= first and left:
+        if left == 1 and previous_end is not None and at > previous_end:
+            at = previous_end
+        marked = _marked(messages[at], mark, native_anthropic)
+        if marked is not None:
+            messages[at] = marked
+            left -= 1
+        at -= 1
+    return messages
+
+
+def _previous_end(messages: Sequence[Any], first: int) -> int | None:
+    """Where the previous request ended, if that is out of reach from the end of this one."""
+    blocks = 0
+    for at in range(len(messages) - 1, first, -1):
+        blocks += _block_count(messages[at])
+        # The previous request ended right before the newest answer.
+        if messages[at].get("role") == "assistant":
+            return at - 1 if blocks > LOOK_BACK_BLOCKS else None
+    return None
+
+
+def _block_count(message: Marked) -> int:
+    raw = message.get("anthropic_content_blocks")
+    if raw:
+        return len(raw)
+    content = message.get("content")
+    size = len(content) if isinstance(content, list) else 1 if content else 0
+    return size + len(message.get("tool_calls") or ())
+
+
+def _marked(message: Marked, mark: dict[str, str], native: bool) -> Marked | None:
+    """A copy with a mark, or None if this message can not carry one."""
+    content = message.get("content")
+    role = message.get("role")
+    if native and role == "tool":
+        return {**message, "cache_control": mark}
+    if isinstance(content, list):
+        return _marked_list(message, content, mark)
+    if native and role == "assistant" and message.get("tool_calls"):
+        return {**message, "cache_control": mark}
+    if isinstance(content, str) and content.strip():
+        return {
+            **message,
+            "content": [{"type": "text", "text": content, "cache_control": mark}],
+        }
+    return None
+
+
+def _marked_list(message: Marked, content: list[Any], mark: dict[str, str]) -> Marked | None:
+    for at in range(len(content) - 1, -1, -1):
+        block = content[at]
+        if not isinstance(block, dict) or block.get("type") in _THINKING:
+            continue
+        if block.get("type") == "text" and not str(block.get("text", "")).strip():
+            continue
+        marked = list(content)
+        marked[at] = {**block, "cache_control": mark}
+        return {**message, "content": marked}
+    return None
