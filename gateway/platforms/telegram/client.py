@@ -1,0 +1,342 @@
+"""Owns the Bot API connection: the only place that knows python-telegram-bot (imported late)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gateway.platforms.contract import (
+    PlatformConfigError,
+    PlatformUnavailable,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
+from gateway.platforms.telegram.convert import Me
+from gateway.platforms.telegram.polling import PollConflict, PollFailed
+
+if TYPE_CHECKING:
+    from telegram.request import HTTPXRequest
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_DEFAULT_FLOOD_SECONDS = 30.0
+_TOKEN_FORM = re.compile(r"[^\s/?#%]+")
+"""Only what would break the address; whether the token is right, the server says."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelegramSettings:
+    """Of one bot. Base URLs end right before the token."""
+
+    token: str = field(repr=False)
+    base_url: str = "https://api.telegram.org/bot"
+    base_file_url: str = "https://api.telegram.org/file/bot"
+    poll_timeout_seconds: int = 30
+    poll_grace_seconds: float = 15.0
+    """Beyond twice the poll timeout; a poll that takes longer is stuck."""
+    connect_timeout_seconds: float = 10.0
+    send_timeout_seconds: float = 20.0
+    """Waiting for an answer to a request."""
+
+
+class ChatMoved(Exception):
+    """The group has become a supergroup."""
+
+    def __init__(self, new_chat_id: str) -> None:
+        super().__init__(new_chat_id)
+        self.new_chat_id = new_chat_id
+
+
+class BadMarkup(Exception):
+    """The entities are refused; nothing was sent."""
+
+
+class NoSuchMessage(Exception):
+    """The message to answer is gone; nothing was sent."""
+
+
+class TelegramClient:
+    """The bot's requests; whatever the SDK raises becomes an error of ours, without the token."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        token = settings.token.strip()
+        if not _TOKEN_FORM.fullmatch(token):
+            raise PlatformConfigError("telegram: no usable token; set TELEGRAM_BOT_TOKEN")
+        # Imported here: the SDK takes half a second that other commands need not pay.
+        from telegram import Bot  # noqa: PLC0415
+
+        # These loggers print addresses, which hold the token.
+        for name in ("httpx", "httpcore", "telegram"):
+            logger = logging.getLogger(name)
+            logger.setLevel(max(logging.WARNING, logger.level))
+        self._token = token
+        self._poll_timeout_seconds = settings.poll_timeout_seconds
+        self._batches: list[Sequence[Any]] = []
+        self._polling = _request(
+            settings,
+            connections=1,
+            # The SDK adds the poll's own timeout to this.
+            read_timeout_seconds=settings.poll_timeout_seconds / 2 + settings.poll_grace_seconds,
+            batches=self._batches,
+        )
+        self._sending = _request(
+            settings, connections=64, read_timeout_seconds=settings.send_timeout_seconds
+        )
+        self._bot = Bot(
+            token,
+            base_url=settings.base_url,
+            base_file_url=settings.base_file_url,
+            request=self._sending,
+            get_updates_request=self._polling,
+        )
+
+    async def renew_polling(self) -> None:
+        """A fresh connection pool: a cancelled or stuck poll may have left the old one unusable."""
+        await self._polling.shutdown()
+        await self._polling.initialize()
+
+    async def close(self) -> None:
+        """May be called twice."""
+        await self._polling.shutdown()
+        await self._sending.shutdown()
+
+    # --- receiving
+
+    async def me(self, last_sent: Mapping[str, str]) -> Me:
+        """Who the bot is; this is where a wrong token shows.
+
+        Raises:
+            PlatformConfigError: the token is refused.
+            PlatformUnavailable: no usable answer.
+        """
+        from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - see __init__
+
+        try:
+            user = await self._bot.get_me()
+        except InvalidToken:
+            raise PlatformConfigError(
+                "telegram refuses the token; get one from @BotFather and set TELEGRAM_BOT_TOKEN "
+                "(or telegram.base_url is wrong)"
+            ) from None
+        except TelegramError as exc:
+            raise PlatformUnavailable(f"telegram: {self._clean(exc)}") from self._cause(exc)
+        return Me(user.id, user.username or "", last_sent)
+
+    async def updates(self, offset: int | None) -> Sequence[Any]:
+        """One long poll (`polling.Fetch`)."""
+        from telegram.error import (  # noqa: PLC0415 - see __init__
+            Conflict,
+            InvalidToken,
+            TelegramError,
+        )
+
+        self._batches.clear()
+        try:
+            await self._bot.get_updates(
+                offset=offset,
+                timeout=self._poll_timeout_seconds,
+                allowed_updates=["message"],
+            )
+        except Conflict as exc:
+            if "webhook" in str(exc).lower():
+                await self._drop_webhook()
+            raise PollConflict(self._clean(exc)) from self._cause(exc)
+        except InvalidToken:
+            # May be a passing fault of a proxy: a new start asks who we are, and decides.
+            raise PlatformUnavailable("telegram refused the token during a poll") from None
+        except TelegramError as exc:
+            wait_seconds = getattr(exc, "retry_after_seconds", 0.0)
+            raise PollFailed(self._clean(exc), wait_seconds) from self._cause(exc)
+        return self._batches.pop() if self._batches else []
+
+    async def _drop_webhook(self) -> None:
+        """Polling is what the configuration asks for; a webhook of before stands in its way."""
+        from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
+
+        log.warning("a webhook was set for this bot; removed, because polling is configured")
+        try:
+            await self._bot.delete_webhook(drop_pending_updates=False)
+        except TelegramError as exc:
+            log.warning("the webhook could not be removed", extra={"error": self._clean(exc)})
+
+    # --- sending
+
+    async def send(
+        self,
+        chat_id: str,
+        thread_id: str | None,
+        text: str,
+        entities: Sequence[Mapping[str, Any]],
+        reply_to: str | None,
+    ) -> str:
+        """Send one message and give back its id.
+
+        Raises:
+            SendError: the matching class.
+            ChatMoved, BadMarkup, NoSuchMessage: another form of it may be accepted.
+        """
+        from telegram import MessageEntity, ReplyParameters  # noqa: PLC0415 - see __init__
+
+        reply = None
+        if reply_to is not None:
+            reply = ReplyParameters(int(reply_to), allow_sending_without_reply=True)
+        marks = [MessageEntity(**entity) for entity in entities]
+
+        async def call() -> str:
+            message = await self._bot.send_message(
+                int(chat_id),
+                text,
+                entities=marks or None,
+                message_thread_id=None if thread_id is None else int(thread_id),
+                reply_parameters=reply,
+            )
+            return str(message.message_id)
+
+        return await self._mapped(call)
+
+    async def typing(self, chat_id: str, thread_id: str | None) -> None:
+        """Show the typing sign; raises as `send` does."""
+
+        async def call() -> None:
+            await self._bot.send_chat_action(
+                int(chat_id),
+                "typing",
+                message_thread_id=None if thread_id is None else int(thread_id),
+            )
+
+        await self._mapped(call)
+
+    async def _mapped(self, call: Callable[[], Awaitable[T]]) -> T:
+        from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
+
+        try:
+            return await call()
+        except TelegramError as exc:
+            raise self._send_error(exc) from self._cause(exc)
+        except (
+            Exception
+        ) as exc:  # the SDK could not read the answer; the message is out all the same
+            log.exception("telegram answered something strange")
+            raise SendUnknown(type(exc).__name__) from self._cause(exc)
+
+    def _send_error(self, exc: Exception) -> Exception:
+        from telegram import error  # noqa: PLC0415 - see __init__
+
+        text = self._clean(exc)
+        flood_seconds = getattr(exc, "retry_after_seconds", None)
+        if flood_seconds is not None:
+            return SendFlood(flood_seconds)
+        match exc:
+            case error.ChatMigrated():
+                return ChatMoved(str(exc.new_chat_id))
+            case error.BadRequest():  # a NetworkError as well, so it has to be looked at first
+                return _bad_request(text)
+            case error.Forbidden():
+                return SendRefused(text)
+            case error.InvalidToken() | error.Conflict():
+                return SendUnavailable(text)
+            case error.NetworkError() if _never_left(exc):
+                return SendUnavailable(text)
+        return SendUnknown(text)
+
+    # --- secrets
+
+    def _clean(self, exc: BaseException) -> str:
+        return str(exc).replace(self._token, "[token]") or type(exc).__name__
+
+    def _cause(self, exc: BaseException) -> BaseException | None:
+        """The error to name as the cause, unless it (or what caused it) would show the token."""
+        seen: BaseException | None = exc
+        while seen is not None:
+            if self._token in f"{seen!r} {seen}":
+                return None
+            seen = seen.__cause__ or seen.__context__
+        return exc
+
+
+def _bad_request(text: str) -> Exception:
+    lower = text.lower()
+    if "entit" in lower:  # can't parse entities; entity with a wrong url; …
+        return BadMarkup(text)
+    if "replied" in lower and "not found" in lower:
+        return NoSuchMessage(text)
+    return SendRefused(text)
+
+
+def _never_left(exc: BaseException) -> bool:
+    """Did the request certainly not reach Telegram?"""
+    import httpx  # noqa: PLC0415 - comes with the SDK
+
+    cause = exc.__cause__
+    if isinstance(cause, RuntimeError) and "not initialized" in str(cause):
+        return True  # closed meanwhile
+    return isinstance(
+        cause,
+        httpx.ConnectError
+        | httpx.ConnectTimeout
+        | httpx.PoolTimeout
+        | httpx.ProxyError
+        | httpx.UnsupportedProtocol
+        | httpx.InvalidURL,
+    )
+
+
+def _request(
+    settings: TelegramSettings,
+    *,
+    connections: int,
+    read_timeout_seconds: float,
+    batches: list[Sequence[Any]] | None = None,
+) -> HTTPXRequest:
+    """The SDK's transport with some changes, all on its documented extension point.
+
+    Floods become an error with plain seconds (the SDK's own warns about itself when it is made),
+    and an answer that is not from Telegram itself becomes a network error whatever its status.
+    With ``batches``, raw updates are put aside there before the SDK reads them: it parses a batch
+    as a whole, so one update that it can not read would block the queue for ever.
+    """
+    from telegram.error import NetworkError, TelegramError  # noqa: PLC0415 - see TelegramClient
+    from telegram.request import HTTPXRequest  # noqa: PLC0415 - see TelegramClient
+
+    class Flood(TelegramError):
+        def __init__(self, retry_after_seconds: float) -> None:
+            super().__init__(f"flood control: retry after {retry_after_seconds:g} s")
+            self.retry_after_seconds = retry_after_seconds
+
+    class Transport(HTTPXRequest):
+        async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
+            code, payload = await super().do_request(*args, **kwargs)
+            if code == 429:
+                raise Flood(_flood_seconds(payload))
+            try:
+                body = json.loads(payload)
+            except ValueError:
+                # A page of some proxy: its status says nothing about the token or the chat.
+                raise NetworkError(f"HTTP status {code}, but no JSON") from None
+            if batches is not None and code == 200 and isinstance(body.get("result"), list):
+                batches.append(body["result"])
+                payload = b'{"ok":true,"result":[]}'
+            return code, payload
+
+    return Transport(
+        connection_pool_size=connections,
+        connect_timeout=settings.connect_timeout_seconds,
+        read_timeout=read_timeout_seconds,
+        write_timeout=settings.send_timeout_seconds,
+        pool_timeout=settings.connect_timeout_seconds,
+    )
+
+
+def _flood_seconds(payload: bytes) -> float:
+    try:
+        seconds = float(json.loads(payload)["parameters"]["retry_after"])
+    except (ValueError, TypeError, LookupError):
+        return _DEFAULT_FLOOD_SECONDS
+    return max(1.0, seconds)

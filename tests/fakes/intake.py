@@ -1,0 +1,106 @@
+"""An intake that only remembers, and fails when told to: what platforms are tested against."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from agent.errors import StoreUnavailable
+from agent.mail import Cursor
+from gateway.platforms.contract import InboundMessage, PlatformState
+
+
+class RecordingIntake:
+    """`gateway.platforms.contract.Intake`. Doubles are kept apart."""
+
+    def __init__(self) -> None:
+        self.messages: list[InboundMessage] = []
+        self.doubles: list[InboundMessage] = []
+        self.quarantined: list[tuple[str, str, str]] = []
+        self.stored: dict[str, str] = {}
+        """Channel id → newest stored message id, as `cursors` gives it back."""
+        self.events: list[str] = []
+        self.failures = 0
+        """So many calls fail before the store is there again."""
+        self.refuse: Callable[[InboundMessage], Exception | None] = lambda _message: None
+        self.gate: asyncio.Event | None = None
+        """While set and not open, `receive` waits in front of its commit."""
+        self._news = asyncio.Event()
+
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+        if self.gate is not None:
+            self.events.append(f"waiting {message.text}")
+            self._changed()
+            await self.gate.wait()
+        self._fail()
+        error = self.refuse(message)
+        if error is not None:
+            raise error
+        known = {(m.chat_id, m.message_id) for m in self.messages}
+        double = (message.chat_id, message.message_id) in known
+        (self.doubles if double else self.messages).append(message)
+        if cursor is not None:
+            self.stored[cursor.channel_id] = cursor.message_id
+        self.events.append(f"stored {message.text}")
+        self._changed()
+
+    async def quarantine(
+        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
+    ) -> None:
+        self._fail()
+        self.quarantined.append((update_id, raw, reason))
+        self._changed()
+
+    async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
+        self._fail()
+        return dict(self.stored)
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.messages]
+
+    async def until(self, condition: Callable[[], Any], timeout: float = 10.0) -> None:
+        """Wait until something that happened here makes it true."""
+        async with asyncio.timeout(timeout):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    async def wait_messages(self, count: int, timeout: float = 10.0) -> list[InboundMessage]:
+        await self.until(lambda: len(self.messages) >= count, timeout)
+        return self.messages
+
+    def _fail(self) -> None:
+        if self.failures > 0:
+            self.failures -= 1
+            self.events.append("store down")
+            self._changed()
+            raise StoreUnavailable("the test says no")
+
+    def _changed(self) -> None:
+        self._news.set()
+
+
+class Reports:
+    """What a platform reported; can be waited for."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[PlatformState, str]] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, state: PlatformState, reason: str) -> None:
+        self.all.append((state, reason))
+        self._news.set()
+
+    @property
+    def states(self) -> list[PlatformState]:
+        return [state for state, _ in self.all]
+
+    async def wait(self, state: PlatformState, timeout: float = 10.0) -> str:
+        """Until this is the newest state; its reason."""
+        async with asyncio.timeout(timeout):
+            while not self.all or self.all[-1][0] is not state:
+                self._news.clear()
+                await self._news.wait()
+        return self.all[-1][1]

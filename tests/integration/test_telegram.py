@@ -1,0 +1,575 @@
+"""The Telegram platform, with the real SDK, against the loopback Bot API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from agent.clock import SystemClock
+from agent.mail import Address, OutboxPart
+from agent.ports import Clock
+from gateway.platforms.contract import (
+    PlatformConfigError,
+    PlatformState,
+    PlatformUnavailable,
+    SendError,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
+from gateway.platforms.telegram.adapter import TelegramPlatform
+from gateway.platforms.telegram.client import TelegramSettings
+from gateway.platforms.telegram.render import REPEAT_MARK
+from tests.fakes.clock import FakeClock
+from tests.fakes.intake import RecordingIntake, Reports
+from tests.fakes.telegram_server import GROUP, TOKEN, USER, Fault, TelegramServer
+
+
+class HurriedClock(SystemClock):
+    """The real clock, but waiting takes no time; what was waited for is remembered."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TelegramServer]:
+    async with TelegramServer() as running:
+        yield running
+
+
+def settings(server: TelegramServer, **changes: Any) -> TelegramSettings:
+    values: dict[str, Any] = {
+        "token": TOKEN,
+        "base_url": server.base_url,
+        "base_file_url": server.base_file_url,
+        "poll_timeout_seconds": 1,
+        "poll_grace_seconds": 1.0,
+        "send_timeout_seconds": 0.5,
+        **changes,
+    }
+    return TelegramSettings(**values)
+
+
+@pytest.fixture
+async def telegram(server: TelegramServer) -> AsyncIterator[TelegramPlatform]:
+    platform = TelegramPlatform(settings(server), HurriedClock())
+    yield platform
+    await platform.close()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    platform: TelegramPlatform, intake: RecordingIntake
+) -> AsyncIterator[tuple[Reports, asyncio.Task[None]]]:
+    reports = Reports()
+    task = asyncio.create_task(platform.run(intake, reports))
+    try:
+        yield reports, task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, PlatformUnavailable):
+            await task
+
+
+def address(chat_id: int = USER, thread: int | None = None, reply: int | None = None) -> Address:
+    return Address(
+        "telegram",
+        "1",
+        str(chat_id),
+        None if thread is None else str(thread),
+        None if reply is None else str(reply),
+    )
+
+
+def part(text: str = "hello", entities: Any = (), *, n: int = 0) -> OutboxPart:
+    return OutboxPart(1, 1, n, "planned", {"text": text, "entities": list(entities)})
+
+
+BOLD = {"type": "bold", "offset": 0, "length": 5}
+
+
+# --- receiving ----------------------------------------------------------------------------------
+
+
+async def test_the_offset_moves_only_after_the_whole_batch_is_stored(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    intake.gate = asyncio.Event()
+    updates = [server.private_text(f"m{i}") for i in range(3)]
+    async with running(telegram, intake):
+        await intake.until(lambda: intake.events)
+        # Nothing is stored yet: no poll may have confirmed anything.
+        assert [c.params.get("offset") for c in server.calls_of("getUpdates")] == [None]
+        intake.gate.set()
+        await server.wait_confirmed(updates[-1]["update_id"])
+    assert intake.texts == ["m0", "m1", "m2"]
+    offsets = [c.params.get("offset") for c in server.calls_of("getUpdates")]
+    assert int(offsets[1]) == updates[-1]["update_id"] + 1
+
+
+async def test_cut_off_in_the_middle_of_a_batch_everything_comes_again(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    for i in range(3):
+        server.private_text(f"m{i}")
+    intake.gate = asyncio.Event()
+    async with running(telegram, intake):
+        await intake.until(lambda: intake.events)
+    assert len(server.updates.pending) == 3
+    intake.gate = None
+    async with running(telegram, intake):
+        await intake.wait_messages(3)
+    assert intake.texts == ["m0", "m1", "m2"]
+
+
+async def test_the_store_is_down_the_same_update_is_tried_again_in_order(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    intake.failures = 2
+    server.private_text("first")
+    server.private_text("second")
+    async with running(telegram, intake) as (reports, _):
+        await intake.wait_messages(2)
+        await reports.wait(PlatformState.RUNNING)
+    assert intake.events == ["store down", "store down", "stored first", "stored second"]
+    assert (PlatformState.DEGRADED, "the store is not available") in reports.all
+
+
+async def test_an_unreadable_update_is_quarantined_and_the_next_one_comes(
+    server: TelegramServer, telegram: TelegramPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
+    intake = RecordingIntake()
+    bad = server.raw({"message": {"message_id": 5, "text": "private words", "chat": "nonsense"}})
+    server.private_text("good")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+        await server.wait_confirmed(bad["update_id"])
+    assert intake.texts == ["good"]
+    ((number, raw, reason),) = intake.quarantined
+    assert number == str(bad["update_id"])
+    assert "nonsense" in raw
+    assert "unreadable" in reason
+    assert "private words" not in caplog.text
+
+
+async def test_a_message_that_breaks_the_intake_blocks_nobody(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    intake.refuse = lambda m: ValueError("bug") if m.text == "bad" else None
+    server.private_text("bad")
+    server.private_text("good")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+    assert intake.texts == ["good"]
+    assert len(intake.quarantined) == 1
+
+
+async def test_numbers_that_begin_anew_are_received(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.updates.renumber(900_000)
+    intake = RecordingIntake()
+    server.private_text("before the holiday")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+        # The empty answer of the next poll proves that the number is confirmed.
+        await server.until(lambda: len(server.calls_of("getUpdates")) >= 3)
+        server.updates.renumber(17)
+        server.private_text("after")
+        await intake.wait_messages(2)
+    assert intake.texts == ["before the holiday", "after"]
+
+
+async def test_an_update_that_comes_again_is_handed_in_again_with_its_number(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    async with running(telegram, intake):
+        update = server.private_text("once")
+        await server.wait_confirmed(update["update_id"])
+        server.redeliver(update)
+        await intake.until(lambda: intake.doubles)
+    assert intake.doubles[0].update_id == str(update["update_id"])
+    assert intake.texts == ["once"]
+
+
+async def test_nothing_but_messages_is_asked_for_and_edits_are_nothing(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    first = server.private_text("said")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+        server.edit_message(first["message"]["message_id"], "said differently")
+        server.private_text("next")
+        await intake.wait_messages(2)
+    assert intake.texts == ["said", "next"]
+    assert server.calls_of("getUpdates")[0].params["allowed_updates"] == '["message"]'
+
+
+# --- states -------------------------------------------------------------------------------------
+
+
+async def test_running_only_after_an_answered_poll(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.fault(Fault.error(502, "Bad Gateway", "getUpdates", times=2))
+    async with running(telegram, RecordingIntake()) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    states = reports.states
+    assert states[:3] == [PlatformState.STARTING, PlatformState.DEGRADED, PlatformState.DEGRADED]
+    assert telegram.bot_id == str(server.state.bot_id)
+
+
+async def test_a_conflict_degrades_and_five_in_a_row_are_given_to_the_supervisor(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    text = "Conflict: terminated by other getUpdates request"
+    server.fault(Fault.error(409, text, "getUpdates", times=4))
+    async with running(telegram, RecordingIntake()) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    assert reports.states.count(PlatformState.DEGRADED) == 4
+    server.fault(Fault.error(409, text, "getUpdates", times=None))
+    with pytest.raises(PlatformUnavailable, match="conflict"):
+        await telegram.run(RecordingIntake(), Reports())
+
+
+async def test_a_webhook_of_before_is_removed(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    text = (
+        "Conflict: can't use getUpdates method while webhook is active; "
+        "use deleteWebhook to delete the webhook first"
+    )
+    server.fault(Fault.error(409, text, "getUpdates"))
+    async with running(telegram, RecordingIntake()) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    assert len(server.calls_of("deleteWebhook")) == 1
+
+
+async def test_a_stuck_poll_is_noticed(server: TelegramServer) -> None:
+    # Bytes keep coming on no connection at all: only the loop's own deadline can tell.
+    platform = TelegramPlatform(
+        settings(server, poll_timeout_seconds=0, poll_grace_seconds=0.2), HurriedClock()
+    )
+    server.fault(Fault.hang("getUpdates", times=1))
+    async with running(platform, RecordingIntake()) as (reports, _):
+        reason = await reports.wait(PlatformState.DEGRADED)
+        server.private_text("still here")
+        await reports.wait(PlatformState.RUNNING)
+    assert "stuck" in reason or "Timed out" in reason
+    await platform.close()
+
+
+@pytest.mark.parametrize("token", ["1234:wrong-token", "", "  ", "has space:x", "malformed"])
+async def test_a_bad_token_is_the_operators_business(server: TelegramServer, token: str) -> None:
+    platform = TelegramPlatform(settings(server, token=token), SystemClock())
+    with pytest.raises(PlatformConfigError, match="TELEGRAM_BOT_TOKEN") as caught:
+        await platform.run(RecordingIntake(), Reports())
+    if token.strip():
+        assert token not in str(caught.value)
+    with pytest.raises(SendError):
+        await platform.send(address(), part())
+    await platform.typing(address())
+    await platform.close()
+
+
+async def test_a_page_of_a_proxy_says_nothing_about_the_token(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.fault(Fault.html(404, "getMe"))
+    with pytest.raises(PlatformUnavailable):
+        await telegram.run(RecordingIntake(), Reports())
+
+
+async def test_a_token_revoked_while_running_ends_in_a_configuration_error(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    async with running(telegram, RecordingIntake()) as (reports, task):
+        await reports.wait(PlatformState.RUNNING)
+        server.token_valid = False
+        with pytest.raises(PlatformUnavailable):
+            await task
+    with pytest.raises(PlatformConfigError):
+        await telegram.run(RecordingIntake(), Reports())
+
+
+async def test_the_network_is_down_and_comes_back(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    await server.pause()
+    with pytest.raises(PlatformUnavailable):
+        await telegram.run(intake, Reports())
+    await server.resume()
+    async with running(telegram, intake) as (reports, task):
+        await reports.wait(PlatformState.RUNNING)
+        await server.pause()
+        with pytest.raises(PlatformUnavailable):
+            await task
+    await server.resume()
+    server.private_text("after the outage")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+
+
+async def test_failed_starts_leak_no_sockets(server: TelegramServer) -> None:
+    import os
+
+    platform = TelegramPlatform(settings(server), SystemClock())
+    await server.pause()
+    before = 0
+    for attempt in range(60):
+        with pytest.raises(PlatformUnavailable):
+            await platform.run(RecordingIntake(), Reports())
+        if attempt == 5:
+            before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) <= before + 5
+    await platform.close()
+
+
+# --- sending ------------------------------------------------------------------------------------
+
+
+async def test_the_first_part_answers_the_message_the_others_do_not(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    asked = server.private_text("question")["message"]["message_id"]
+    where = address(reply=asked)
+    first = await telegram.send(where, part("one", [{**BOLD, "length": 3}]))
+    second = await telegram.send(where, part("two", n=1))
+    sent = server.sent
+    assert [str(m.message_id) for m in sent] == [first, second]
+    assert [m.reply_to for m in sent] == [asked, None]
+    assert sent[0].entities[0]["type"] == "bold"
+
+
+async def test_topics_are_answered_in_the_topic(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.add_group(topics={7: "seven"})
+    await telegram.send(address(GROUP, thread=7), part())
+    await telegram.typing(address(GROUP, thread=7))
+    assert server.sent[0].thread_id == 7
+    assert server.state.actions[0]["thread_id"] == 7
+
+
+async def test_an_answer_to_a_deleted_message_arrives(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    await telegram.send(address(reply=4711), part("a"))
+    server.fault(Fault.error(400, "Bad Request: message to be replied not found"))
+    await telegram.send(address(reply=4712), part("b"))
+    assert server.visible_texts(USER) == ["a", "b"]
+
+
+async def test_refused_markup_goes_out_once_as_plain_text(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    server.fault(Fault.error(400, "Bad Request: can't parse entities: unexpected end"))
+    await telegram.send(address(), part("hello", [BOLD]))
+    (sent,) = server.sent
+    assert (sent.text, sent.entities) == ("hello", [])
+    assert len(server.calls_of("sendMessage")) == 2
+
+
+async def test_markup_refused_twice_is_given_up(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    server.fault(Fault.error(400, "Bad Request: can't parse entities", times=None))
+    with pytest.raises(SendRefused):
+        await telegram.send(address(), part("hello", [BOLD]))
+    assert len(server.calls_of("sendMessage")) == 2
+
+
+async def test_a_migrated_group_is_followed_and_remembered(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    asked = server.group_text("hi", mention=True)["message"]["message_id"]
+    server.migrate(GROUP, -1009)
+    await telegram.send(address(GROUP, reply=asked), part("one"))
+    await telegram.send(address(GROUP), part("two", n=1))
+    assert server.visible_texts(-1009) == ["one", "two"]
+    # The old message's number means nothing in the new chat.
+    assert server.sent[0].reply_to is None
+    assert len(server.calls_of("sendMessage")) == 3
+
+
+async def test_flood_control_silences_the_chat_and_no_other(server: TelegramServer) -> None:
+    clock = FakeClock()
+    platform = TelegramPlatform(settings(server), clock)
+    server.private_text("x")
+    server.private_text("y", user_id=222)
+    server.fault(Fault.flood(37, "sendMessage", chat_id=USER))
+    with pytest.raises(SendFlood) as caught:
+        await platform.send(address(), part())
+    assert caught.value.retry_after_seconds == 37
+    calls = len(server.calls)
+    await platform.typing(address())
+    with pytest.raises(SendFlood) as caught:
+        await platform.send(address(), part())
+    assert caught.value.retry_after_seconds == pytest.approx(37)
+    assert len(server.calls) == calls, "nothing at all goes to a chat under flood control"
+    await platform.send(address(222), part())
+    await clock.advance(37.5)
+    await platform.send(address(), part())
+    assert server.visible_texts(USER) == ["hello"]
+    await platform.close()
+
+
+async def test_flood_control_of_typing_counts_for_sends(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    server.fault(Fault.flood(1000, "sendChatAction"))
+    await telegram.typing(address())
+    with pytest.raises(SendFlood):
+        await telegram.send(address(), part())
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "delivered"),
+    [
+        (Fault.error(403, "Forbidden: bot was blocked by the user"), SendRefused, 0),
+        (Fault.error(400, "Bad Request: chat not found"), SendRefused, 0),
+        (Fault.error(400, "Bad Request: message thread not found"), SendRefused, 0),
+        (Fault.error(500, "Internal Server Error", after=True), SendUnknown, 1),
+        (Fault.html(502, "sendMessage"), SendUnknown, 0),
+        (Fault.html(403, "sendMessage"), SendUnknown, 0),
+        (Fault.drop(after=True), SendUnknown, 1),
+        (Fault.drop(), SendUnknown, 0),
+        (Fault.hang(after=True), SendUnknown, 1),
+        (Fault.garbage(after=True), SendUnknown, 1),
+        (Fault.error(401, "Unauthorized"), SendUnavailable, 0),
+        (Fault.error(429, "Too Many Requests"), SendFlood, 0),
+    ],
+    ids=lambda value: getattr(value, "text", None) and f"{value.kind}-{value.code}-{value.text}",
+)
+async def test_how_a_send_fails(
+    server: TelegramServer,
+    telegram: TelegramPlatform,
+    fault: Fault,
+    error: type[SendError],
+    delivered: int,
+) -> None:
+    server.private_text("x")
+    server.fault(Fault(**{**fault.to_json(), "hits": 0}))
+    with pytest.raises(error):
+        await telegram.send(address(), part())
+    await server.until(lambda: len(server.sent) == delivered)
+    assert len(server.calls_of("sendMessage")) == 1, "never sent again by itself"
+
+
+async def test_no_connection_means_certainly_not_delivered(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    await server.pause()
+    with pytest.raises(SendUnavailable):
+        await telegram.send(address(), part())
+    await telegram.typing(address())
+    await server.resume()
+    await telegram.send(address(), part())
+    assert server.visible_texts(USER) == ["hello"]
+
+
+async def test_a_repeat_is_marked(server: TelegramServer, telegram: TelegramPlatform) -> None:
+    server.private_text("x")
+    await telegram.send(address(), part("hello", [BOLD]), repeat=True)
+    (sent,) = server.sent
+    assert sent.text == REPEAT_MARK + "hello"
+    (entity,) = sent.entities
+    assert sent.text[entity["offset"] :][: entity["length"]] == "hello"
+
+
+async def test_a_repeat_without_room_for_the_mark_is_announced(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    asked = server.private_text("x")["message"]["message_id"]
+    await telegram.send(address(reply=asked), part("a" * 4096), repeat=True)
+    assert server.visible_texts(USER) == [REPEAT_MARK.strip(), "a" * 4096]
+
+
+async def test_everything_that_render_plans_is_accepted(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    text = "# Title\n\n<b>raw</b> **bold 😀** [x](https://e.org/a_b) [y](javascript:1)\n" * 200
+    plan = telegram.render(text)
+    for n, draft in enumerate(plan):
+        await telegram.send(address(), OutboxPart(n, 1, n, "planned", draft.payload))
+    assert len(server.sent) == len(plan)
+    assert len(server.calls_of("sendMessage")) == len(plan), "no part was refused and sent again"
+
+
+async def test_sends_still_go_out_after_receiving_has_stopped(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.private_text("x")
+    async with running(telegram, RecordingIntake()) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    await telegram.send(address(), part("bye"))
+    await telegram.close()
+    await telegram.close()
+    with pytest.raises(SendUnavailable):
+        await telegram.send(address(), part("too late"))
+    assert server.visible_texts(USER) == ["bye"]
+
+
+# --- secrets ------------------------------------------------------------------------------------
+
+
+async def test_the_token_is_in_no_log_line_and_no_exception(
+    server: TelegramServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    import traceback
+
+    caplog.set_level(logging.DEBUG)
+    for name in ("httpx", "httpcore", "telegram"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    clock: Clock = HurriedClock()
+    platform = TelegramPlatform(settings(server), clock)
+    server.private_text("x")
+    shown: list[str] = [repr(settings(server)), repr(platform)]
+
+    async def provoke(call: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            await call()
+        except Exception as exc:
+            shown.append("".join(traceback.format_exception(exc)))
+
+    for fault in (
+        Fault.error(500, f"oops https://h/bot{TOKEN}/x", "*"),
+        Fault.drop("*"),
+        Fault.html(502),
+    ):
+        server.fault(fault)
+        await provoke(lambda: platform.send(address(), part()))
+    await provoke(lambda: platform.typing(address()))
+    server.fault(Fault.error(500, f"echo {TOKEN}", "getMe"))
+    await provoke(lambda: platform.run(RecordingIntake(), Reports()))
+    server.token_valid = False
+    await provoke(lambda: platform.run(RecordingIntake(), Reports()))
+    await platform.close()
+    assert len(shown) >= 6
+    for text in (*shown, caplog.text):
+        assert TOKEN not in text
+        assert TOKEN.partition(":")[2] not in text
