@@ -179,6 +179,8 @@ class ToolContext:
     owner: str
     direct_chat: bool
     turn_id: str
+    user_row_id: int = 0
+    """The message that this turn answers; 0: unknown. Looking back means: before this one."""
 
 
 @dataclass(frozen=True, slots=True)
