@@ -1,0 +1,258 @@
+"""Owns where a list is cut: head, middle, tail, and what is lifted out of the middle. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.messages import (
+    SUMMARY_HEADER,
+    Message,
+    is_real_user,
+    newest_real_user,
+    text_of,
+    tool_groups,
+)
+
+TAIL_SLACK = 1.5
+"""A count floor may stretch the tail to this multiple of its budget."""
+TAIL_FLOORS = (8, 3)
+"""The count floors after ``protect_last_n``, where that one does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutRules:
+    """What the boundaries depend on, beside the messages."""
+
+    protect_first_n: int
+    """Messages of the head beside the system message; 0 once the head has decayed."""
+    protect_last_n: int
+    tail_tokens: int
+    head_tokens: int
+    """The head never takes more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """A cut. Every message is in exactly one of: system, head, lifted, middle, tail."""
+
+    system_end: int
+    head_end: int
+    tail_start: int
+    length: int
+    lifted: tuple[int, ...] = ()
+    """Messages from before the tail that stay as they are, between the summary and the tail."""
+
+    @property
+    def head(self) -> range:
+        """Kept at the front, behind the system message."""
+        return range(self.system_end, self.head_end)
+
+    @property
+    def middle(self) -> list[int]:
+        """To be summarised."""
+        return [i for i in range(self.head_end, self.tail_start) if i not in self.lifted]
+
+    @property
+    def tail(self) -> range:
+        """Kept at the end."""
+        return range(self.tail_start, self.length)
+
+    @property
+    def after_summary(self) -> list[int]:
+        """Everything that is kept behind the summary, in order."""
+        return [*self.lifted, *self.tail]
+
+
+def is_summary(message: Message) -> bool:
+    """Is this a batch summary? What the store knows decides; else its marker."""
+    kind = message.get("_kind")
+    if kind is not None or "_row" in message:
+        return kind == "summary"
+    return message["role"] in ("user", "assistant") and text_of(message["content"]).startswith(
+        SUMMARY_HEADER
+    )
+
+
+def is_note(message: Message) -> bool:
+    """Is this the note that opens a compressed list?"""
+    return message.get("_kind") == "note"
+
+
+def side(message: Message) -> str:
+    """On which side of the wire a message ends up: a tool's result is the user's side."""
+    return "assistant" if message["role"] == "assistant" else "user"
+
+
+def newest_reply(messages: Sequence[Message]) -> int | None:
+    """Index of the newest assistant message with text that a person could read, or None."""
+    for i in range(len(messages) - 1, -1, -1):
+        message = messages[i]
+        if message["role"] != "assistant" or is_summary(message):
+            continue
+        if text_of(message["content"]).strip():
+            return i
+    return None
+
+
+def find_boundaries(
+    messages: Sequence[Message], tokens: Sequence[int], rules: CutRules
+) -> Boundaries | None:
+    """Where to cut, or None if nothing lies between what has to stay.
+
+    The cut never runs through a tool group. The newest message of a person is never in the middle;
+    neither is the newest visible reply, as long as it is not larger than the tail may be. Earlier
+    summaries always are in the middle.
+
+    Args:
+        messages: The list, with every call answered.
+        tokens: The estimate of each message.
+        rules: Budgets and counts.
+    """
+    n = len(messages)
+    system_end = _system_end(messages)
+    groups = list(tool_groups(messages))
+    first_free = 1 + max((i for i in range(n) if is_summary(messages[i])), default=system_end - 1)
+    decayed = first_free > system_end
+    head_end = system_end if decayed else _head_end(messages, tokens, groups, system_end, rules)
+    for tail_start in _tail_candidates(groups, tokens, rules):
+        found = _settle(
+            messages, tokens, groups, rules, system_end, head_end, max(tail_start, first_free)
+        )
+        if any(not (is_note(messages[i]) or is_summary(messages[i])) for i in found.middle):
+            return found
+    return None
+
+
+def _system_end(messages: Sequence[Message]) -> int:
+    return 1 if messages and messages[0]["role"] == "system" else 0
+
+
+def _head_end(
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    groups: Sequence[range],
+    system_end: int,
+    rules: CutRules,
+) -> int:
+    """Whole groups from the front, until there are enough or the budget is used up."""
+    end, spent = system_end, 0
+    for group in groups:
+        if group.start < system_end:
+            continue
+        spent += sum(tokens[i] for i in group)
+        if end - system_end >= rules.protect_first_n or spent > rules.head_tokens:
+            break
+        if is_summary(messages[group.start]):
+            break
+        end = group.stop
+    return end
+
+
+def _tail_candidates(
+    groups: Sequence[range], tokens: Sequence[int], rules: CutRules
+) -> Iterator[int]:
+    """Starts of the tail, the wanted one first, each further one with a smaller tail."""
+    n = groups[-1].stop if groups else 0
+    by_budget = _tail_start(groups, tokens, rules.tail_tokens, at_least=1)
+    slack = int(rules.tail_tokens * TAIL_SLACK)
+    wanted = by_budget
+    for floor in (rules.protect_last_n, *TAIL_FLOORS):
+        start = _tail_start(groups, tokens, 0, at_least=floor)
+        if sum(tokens[start:n]) <= slack:
+            wanted = min(by_budget, start)
+            break
+    yield wanted
+    smaller = sorted(
+        {_tail_start(groups, tokens, 0, at_least=floor) for floor in (*TAIL_FLOORS, 1)}
+    )
+    yield from (start for start in smaller if start > wanted)
+
+
+def _tail_start(
+    groups: Sequence[range], tokens: Sequence[int], budget_tokens: int, *, at_least: int
+) -> int:
+    """Start of the longest run of whole groups at the end that fits; at least so many messages."""
+    start = groups[-1].stop if groups else 0
+    end, spent = start, 0
+    for group in reversed(groups):
+        spent += sum(tokens[i] for i in group)
+        if spent > budget_tokens and end - start >= at_least:
+            break
+        start = group.start
+    return start
+
+
+def _settle(
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    groups: Sequence[range],
+    rules: CutRules,
+    system_end: int,
+    head_end: int,
+    tail_start: int,
+) -> Boundaries:
+    """Move the rough cut so that everything protected is protected."""
+    n = len(messages)
+    slack = int(rules.tail_tokens * TAIL_SLACK)
+    head_end = min(head_end, tail_start)
+    lifted: list[int] = []
+
+    user = newest_real_user(messages)
+    if user is not None and user < tail_start:
+        if user >= head_end and sum(tokens[user:n]) <= slack:
+            tail_start = user
+        else:
+            lifted.append(user)
+            head_end = min(head_end, user)
+    reply = newest_reply(messages)
+    if reply is not None and head_end <= reply < tail_start:
+        group = next(g for g in groups if reply in g)
+        if sum(tokens[group.start : n]) <= slack:
+            tail_start = group.start
+            lifted = [i for i in lifted if i < tail_start]
+        elif sum(tokens[i] for i in group) <= rules.tail_tokens:
+            lifted.extend(group)
+    tail_start = _whole_pair(messages, tokens, rules, head_end, tail_start)
+    cut = Boundaries(
+        system_end=system_end,
+        head_end=head_end,
+        tail_start=tail_start,
+        length=n,
+        lifted=tuple(sorted(i for i in lifted if i < tail_start)),
+    )
+    return _alternating(messages, groups, cut)
+
+
+def _whole_pair(
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    rules: CutRules,
+    head_end: int,
+    tail_start: int,
+) -> int:
+    """Take the question into the tail along with its answer, where it costs little."""
+    before = tail_start - 1
+    if before < head_end or tail_start >= len(messages):
+        return tail_start
+    if not is_real_user(messages[before]) or messages[tail_start]["role"] != "assistant":
+        return tail_start
+    return before if tokens[before] * 2 <= rules.tail_tokens else tail_start
+
+
+def _alternating(
+    messages: Sequence[Message], groups: Sequence[range], cut: Boundaries
+) -> Boundaries:
+    """Shorten the head until a summary fits between it and what follows without a second of a kind.
+
+    It fits if both neighbours are on the same side of the wire. An empty head always works: the
+    summary then opens the list, or follows the note that does.
+    """
+    after = cut.after_summary
+    if not after:
+        return cut
+    following = side(messages[after[0]])
+    head_end = cut.head_end
+    while head_end > cut.system_end and side(messages[head_end - 1]) != following:
+        head_end = next(g.start for g in groups if head_end - 1 in g)
+    return Boundaries(cut.system_end, head_end, cut.tail_start, cut.length, cut.lifted)

@@ -1,0 +1,82 @@
+"""Owns the loss manifest: what a compression kept, quoted, listed and left to recall. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent.compaction.frame import SummaryText
+from agent.messages import Message, is_real_user
+
+Mode = Literal["prune", "summary", "deterministic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The figures of one compression, for the manifest and the log line."""
+
+    mode: Mode
+    tokens_before: int
+    tokens_after: int
+    rows_before: int
+    rows_after: int
+    pruned: int = 0
+    """Messages that stay in a shorter form."""
+    parts: int = 0
+    """Calls that the summary took."""
+    identifiers_left_out: int = 0
+
+
+def row_of(message: Message) -> int | None:
+    """The original row behind a message, if known."""
+    return message.get("_origin", message.get("_row"))
+
+
+def build_manifest(
+    loss: Loss, covered: Sequence[Message], summary: SummaryText | None
+) -> dict[str, Any]:
+    """The manifest as it is stored with the child.
+
+    Every user message that went into the summary is in ``quoted`` or in ``listed`` (by its row, so
+    that recall finds it), or counted in ``unnamed`` where it has no row.
+    """
+    rows = [row for message in covered if (row := row_of(message)) is not None]
+    asked = [message for message in covered if is_real_user(message)]
+    asked_rows = {row_of(message) for message in asked}
+    quoted = [q.row_id for q in summary.quotes if q.row_id is not None] if summary else []
+    listed = list(summary.not_quoted) if summary else []
+    return {
+        "mode": loss.mode,
+        "covered": {
+            "messages": len(covered),
+            "user_messages": len(asked),
+            "first_row": min(rows, default=None),
+            "last_row": max(rows, default=None),
+        },
+        "user_messages": {
+            "quoted": [row for row in quoted if row in asked_rows],
+            "listed": [row for row in listed if row in asked_rows],
+            "unnamed": sum(1 for message in asked if row_of(message) is None),
+        },
+        "identifiers": {
+            "kept": len(summary.identifiers) if summary else 0,
+            "left_to_recall": loss.identifiers_left_out,
+        },
+        "pruned": loss.pruned,
+        "parts": loss.parts,
+        "tokens_before": loss.tokens_before,
+        "tokens_after": loss.tokens_after,
+        "rows_before": loss.rows_before,
+        "rows_after": loss.rows_after,
+    }
+
+
+def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[int]:
+    """Rows of covered user messages that the manifest neither quotes nor lists: must be empty."""
+    named = {*manifest["user_messages"]["quoted"], *manifest["user_messages"]["listed"]}
+    return [
+        row
+        for message in covered
+        if is_real_user(message) and (row := row_of(message)) is not None and row not in named
+    ]
