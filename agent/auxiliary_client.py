@@ -1,0 +1,198 @@
+"""Owns side tasks: the model as worker threads see it, and `call_llm` for engines and plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import ModelAuthError, ModelConnectionError, ModelTimeout
+from agent.messages import Message, text_of
+from agent.ports import LanguageModel, ModelRequest, ModelResponse, SideModel
+
+DEFAULT_MAX_TOKENS = 4096
+DEFAULT_TIMEOUT_SECONDS = 120.0
+
+log = logging.getLogger(__name__)
+
+
+class LoopSideModel:
+    """A `LanguageModel` of the event loop, called from worker threads (`agent.ports.SideModel`)."""
+
+    def __init__(self, model: LanguageModel, loop: asyncio.AbstractEventLoop) -> None:
+        self._model = model
+        self._loop = loop
+
+    def complete(
+        self,
+        *,
+        system: str,
+        prompt: str,
+        max_tokens: int,
+        timeout_seconds: float,
+        model: str | None = None,
+    ) -> ModelResponse:
+        self._refuse_the_loop()
+        request = ModelRequest(
+            system=system,
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=max_tokens,
+            # Naming the main model would switch its fallbacks off.
+            model=None if model == self._model.name else model,
+        )
+        answer = self._model.respond(request)
+        try:
+            future = asyncio.run_coroutine_threadsafe(answer, self._loop)
+        except RuntimeError as exc:
+            answer.close()
+            raise ModelConnectionError("the daemon is shutting down") from exc
+        try:
+            return future.result(timeout_seconds)
+        except concurrent.futures.CancelledError as exc:
+            raise ModelConnectionError("the daemon is shutting down") from exc
+        except TimeoutError as exc:
+            future.cancel()
+            raise ModelTimeout(f"no answer within {timeout_seconds:g} s") from exc
+
+    def _refuse_the_loop(self) -> None:
+        """Waiting for the loop on the loop would never end."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if running is self._loop:
+            raise RuntimeError("side tasks run in worker threads, not on the event loop")
+
+
+# --- call_llm -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionMessage:
+    """What was answered."""
+
+    content: str
+    role: str = "assistant"
+    tool_calls: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionChoice:
+    """The one choice that there is."""
+
+    message: CompletionMessage
+    finish_reason: str = "stop"
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionUsage:
+    """Tokens, by the names that plugins know."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Both."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer in the shape that plugins know."""
+
+    choices: tuple[CompletionChoice, ...]
+    model: str = ""
+    usage: CompletionUsage = field(default_factory=CompletionUsage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Backend:
+    model: SideModel
+    task_models: Mapping[str, str]
+
+
+_lock = threading.Lock()
+_backend: _Backend | None = None
+
+
+def install(model: SideModel | None, *, task_models: Mapping[str, str] | None = None) -> None:
+    """Say what `call_llm` uses; None takes it away. ``task_models``: task → model name."""
+    global _backend
+    with _lock:
+        _backend = None if model is None else _Backend(model, dict(task_models or {}))
+
+
+def call_llm(
+    task: str | None = None,
+    *,
+    messages: Sequence[Mapping[str, Any]],
+    provider: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    main_runtime: Any = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    tools: Any = None,
+    timeout: float | None = None,
+    extra_body: Any = None,
+    reasoning_config: Any = None,
+    api_mode: str | None = None,
+    stream: bool = False,
+    stream_options: Any = None,
+) -> Completion:
+    """Ask the side model and wait: for worker threads only.
+
+    The configured provider answers, whatever ``provider``, ``base_url`` and ``api_key`` say;
+    ``temperature`` and further sampling or shape parameters are accepted and not sent, because the
+    provider refuses them. An unknown ``task`` means the main model.
+
+    Raises:
+        ModelError: As `agent.ports.SideModel.complete`.
+    """
+    with _lock:
+        backend = _backend
+    if backend is None:
+        raise ModelAuthError("no model is configured for side tasks")
+    system, prompt = _flattened(messages)
+    response = backend.model.complete(
+        system=system,
+        prompt=prompt,
+        max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
+        timeout_seconds=timeout or DEFAULT_TIMEOUT_SECONDS,
+        model=model or backend.task_models.get(task or ""),
+    )
+    return _completion(response)
+
+
+def _flattened(messages: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """(system text, prompt); a conversation of several turns becomes one text with labels."""
+    system = [text_of(m.get("content")) for m in messages if m.get("role") == "system"]
+    said = [m for m in messages if m.get("role") != "system"]
+    if len(said) == 1:
+        return "\n\n".join(system), text_of(said[0].get("content"))
+    lines = [f"[{str(m.get('role', 'user')).upper()}]\n{text_of(m.get('content'))}" for m in said]
+    return "\n\n".join(system), "\n\n".join(lines)
+
+
+def _completion(response: ModelResponse) -> Completion:
+    message: Message = response.message
+    usage = response.usage
+    return Completion(
+        choices=(
+            CompletionChoice(
+                CompletionMessage(text_of(message["content"])),
+                "length" if response.stop_reason == "max_tokens" else "stop",
+            ),
+        ),
+        model=response.model,
+        usage=CompletionUsage(usage.prompt_tokens, usage.output_tokens)
+        if usage is not None
+        else CompletionUsage(),
+    )

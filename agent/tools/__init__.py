@@ -1,0 +1,1 @@
+"""Owns the tools that ship with the product."""

@@ -1,0 +1,114 @@
+"""Owns the dispatch of tool calls: every call gets exactly one result, whatever the tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.compaction.clip import clip_to_tokens
+from agent.errors import ToolError
+from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
+from agent.messages import Draft, Message, ToolCall, ToolSchema, clean_text
+from agent.ports import Tool, ToolContext, ToolResult
+from agent.tools.arguments import problem_with
+
+log = logging.getLogger(__name__)
+
+
+class ToolRegistry:
+    """The tools of this process, by name."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        result_cap_tokens: int = 4000,
+        deadline_seconds: float = 120.0,
+    ) -> None:
+        """Take the tools in.
+
+        Raises:
+            ValueError: two tools have one name.
+        """
+        by_name: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.schema.name in by_name:
+                raise ValueError(f"two tools are named {tool.schema.name!r}")
+            by_name[tool.schema.name] = tool
+        self._tools = dict(sorted(by_name.items()))
+        self._result_cap_tokens = result_cap_tokens
+        self._deadline_seconds = deadline_seconds
+
+    @property
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        """Sorted by name, constant for the life of the process."""
+        return tuple(tool.schema for tool in self._tools.values())
+
+    async def run(self, call: ToolCall, context: ToolContext) -> Draft:
+        """Run one call; its tool message, whole as said and capped as sent.
+
+        Raises:
+            asyncio.CancelledError: the user said stop.
+        """
+        name = call["function"]["name"]
+        result = await self._result(name, call["function"]["arguments"], context)
+        text = clean_text(result.text)
+        if not text.strip():
+            text = NO_OUTPUT
+        if result.is_error and not text.startswith(ERROR_PREFIX):
+            text = f"{ERROR_PREFIX} {text}"
+        message: Message = {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "name": name,
+            "content": text,
+        }
+        capped = clip_to_tokens(
+            text, self._result_cap_tokens, reference=f"recall ref {call['id']} has all of it"
+        )
+        return Draft(message, wire_content=None if capped == text else capped)
+
+    async def _result(self, name: str, arguments: str, context: ToolContext) -> ToolResult:
+        tool = self._tools.get(name)
+        if tool is None:
+            return _error(f"the tool {name!r} is no longer available")
+        values, problem = _parsed(arguments)
+        problem = problem or problem_with(values, tool.schema.parameters)
+        if problem:
+            return _error(f"invalid arguments for {name}: {problem}")
+        try:
+            async with asyncio.timeout(self._deadline_seconds) as deadline:
+                return await tool.run(values, context)
+        except ToolError as exc:
+            return _error(str(exc))
+        except TimeoutError as exc:
+            if deadline.expired():
+                return _error(f"{name} took longer than {self._deadline_seconds:g} s")
+            return self._failed(name, exc)
+        except Exception as exc:  # noqa: BLE001 - a tool is a supervised border: its bug ends its call
+            return self._failed(name, exc)
+
+    @staticmethod
+    def _failed(name: str, exc: Exception) -> ToolResult:
+        log.error("A tool failed", extra={"tool": name}, exc_info=exc)
+        return _error(f"{name} failed unexpectedly")
+
+
+def _error(text: str) -> ToolResult:
+    return ToolResult(text, is_error=True)
+
+
+def _parsed(arguments: str) -> tuple[Mapping[str, Any], str]:
+    """(arguments, "") or ({}, what is wrong with them)."""
+    if not arguments.strip():
+        return {}, ""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError) as exc:
+        return {}, f"not valid JSON ({exc})"
+    if not isinstance(values, dict):
+        return {}, "not a JSON object"
+    return values, ""
