@@ -104,6 +104,12 @@ class StopSignal:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._reason: StopReason | None = None
+        self._shutdown = False
+
+    @property
+    def shutdown(self) -> bool:
+        """Is the daemon going down, whatever came first?"""
+        return self._shutdown
 
     @property
     def reason(self) -> StopReason | None:
@@ -112,6 +118,7 @@ class StopSignal:
 
     def request(self, reason: StopReason) -> None:
         """Ask; the first reason stays."""
+        self._shutdown = self._shutdown or reason is StopReason.SHUTDOWN
         if self._reason is None:
             self._reason = reason
             self._event.set()

@@ -23,11 +23,6 @@ def key_for(message: InboundMessage, *, group_sessions_per_user: bool) -> str:
     )
 
 
-def is_shared(message: InboundMessage, *, group_sessions_per_user: bool) -> bool:
-    """Do several people talk in this conversation?"""
-    return message.chat_kind == "group" and not group_sessions_per_user
-
-
 def owner_of(message: InboundMessage) -> str:
     """The sender as the store names people."""
     return f"{message.platform}:{message.sender_id}"

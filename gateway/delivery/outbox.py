@@ -1,0 +1,183 @@
+"""Owns what is owed: every answer on its way to its chat, each chat in its own order and pace."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from agent.mail import Address, OutboxItem, OutboxPart
+from agent.ports import Clock, Mailbox
+from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
+from gateway.platforms.contract import Platform, PlatformError
+from gateway.tasks import TaskOwner
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_ITEMS = 10_000
+"""Ids of answers that were taken up; more than ever wait at one time."""
+
+ChatKey = tuple[str, str, str]
+"""Platform, bot, chat: platforms count floods by chat, its threads included."""
+
+
+class Delivery:
+    """Sends what the outbox owes. An item is owed from its commit on, whatever happens here."""
+
+    def __init__(
+        self,
+        *,
+        mailbox: Mailbox,
+        platforms: Mapping[str, Platform],
+        clock: Clock,
+        settings: DeliverySettings | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._mailbox = mailbox
+        self._platforms = platforms
+        self._clock = clock
+        self._settings = settings or DeliverySettings()
+        self._jitter = jitter
+        self._senders: dict[ChatKey, ChatSender] = {}
+        self._budgets: dict[ChatKey, FloodBudget] = {}
+        self._tasks = TaskOwner(clock)
+        self._typing = TaskOwner(clock)
+        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._leaving = False
+
+    async def start(self) -> int:
+        """Take up everything that is owed since the last run; how much that is."""
+        return await self.refresh()
+
+    async def refresh(self) -> int:
+        """Take up what is owed and not on its way yet: for answers that nobody handed over."""
+        fresh = [item for item in await self._mailbox.owed() if item.id not in self._seen]
+        self.hand_over(fresh)
+        return len(fresh)
+
+    def hand_over(self, items: Iterable[OutboxItem]) -> None:
+        """Send these, in this order, behind what their chats wait for already. Never waits."""
+        for item in items:
+            # Seen once is enough: a second copy may be older than what was sent meanwhile.
+            if self._leaving or item.id in self._seen or item.state in ("sent", "failed"):
+                continue
+            address = item.draft.address
+            platform = self._platforms.get(address.platform)
+            if platform is None:
+                log.warning(
+                    "an answer stays owed: its platform is off",
+                    extra={"outbox_id": item.id, "platform": address.platform},
+                )
+                continue
+            self._remember(item.id)
+            self._enqueue(_chat(address), platform, item)
+
+    def nudge(self, platform: str) -> None:
+        """This platform works again: do not sit out the back-off."""
+        for key, sender in self._senders.items():
+            if key[0] == platform:
+                sender.nudge()
+
+    async def idle(self, seconds: float) -> bool:
+        """Wait until nothing is on its way; False if that took too long."""
+        return await self._tasks.wait(seconds)
+
+    async def stop(self, seconds: float) -> None:
+        """End: what is being sent may finish within the time, the rest stays owed."""
+        self._leaving = True
+        for sender in self._senders.values():
+            sender.leave()
+        await self._typing.cancel(seconds)
+        if not await self._tasks.wait(seconds):
+            log.warning("sends cut off by the shutdown", extra={"chats": len(self._tasks)})
+            await self._tasks.cancel(1.0)
+
+    @asynccontextmanager
+    async def typing(self, address: Address) -> AsyncIterator[None]:
+        """Show that an answer is being written, while the block runs and the chat takes it."""
+        task = self._typing.spawn(self._keep_typing(address), name="typing")
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def say_unstored(self, address: Address, text: str, inbox_id: int) -> None:
+        """Say something now or never, without the store: for when the store is the trouble."""
+        platform = self._platforms.get(address.platform)
+        if platform is None or self._budget(_chat(address)).wait_seconds > 0:
+            return
+        for n, draft in enumerate(platform.render(text)):
+            # No row, so no id of one; negative, so that no stored part ever has the same.
+            part = OutboxPart(-inbox_id, -inbox_id, n, "sending", draft.payload)
+            try:
+                await platform.send(address, part)
+            except PlatformError:
+                log.warning("could not say it either", exc_info=True)
+                return
+
+    def _enqueue(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
+        sender = self._senders.get(key)
+        if sender is not None:
+            sender.items.append(item)
+            return
+        sender = self._senders[key] = ChatSender(
+            platform,
+            self._mailbox,
+            self._clock,
+            self._budget(key),
+            self._settings,
+            self._jitter,
+        )
+        sender.items.append(item)
+        self._tasks.spawn(self._run(key, sender), name=f"delivery to {key[0]}")
+
+    async def _run(self, key: ChatKey, sender: ChatSender) -> None:
+        try:
+            await sender.run(on_crash=lambda item: self._seen.pop(item.id, None))
+        finally:
+            # In the same step as the sender's last look at its queue: nothing slips in between.
+            self._senders.pop(key, None)
+            self._prune()
+
+    def _remember(self, outbox_id: int) -> None:
+        self._seen[outbox_id] = None
+        while len(self._seen) > REMEMBERED_ITEMS:
+            self._seen.popitem(last=False)
+
+    def _budget(self, key: ChatKey) -> FloodBudget:
+        return self._budgets.setdefault(key, FloodBudget(self._clock))
+
+    def _prune(self) -> None:
+        quiet = [
+            key
+            for key, budget in self._budgets.items()
+            if key not in self._senders and budget.wait_seconds <= 0
+        ]
+        for key in quiet:
+            del self._budgets[key]
+
+    async def _keep_typing(self, address: Address) -> None:
+        platform = self._platforms.get(address.platform)
+        if platform is None:
+            return
+        await self._clock.sleep(self._settings.typing_delay_seconds)
+        while True:
+            budget = self._budgets.get(_chat(address))
+            if budget is None or budget.wait_seconds <= 0:
+                try:
+                    await platform.typing(address)
+                except asyncio.CancelledError:
+                    raise
+                except Exception:  # the supervised border of a platform: only an ornament
+                    log.debug("typing failed", exc_info=True)
+            await self._clock.sleep(self._settings.typing_every_seconds)
+
+
+def _chat(address: Address) -> ChatKey:
+    return (address.platform, address.bot_id, address.chat_id)
+
+
+__all__ = ["ChatKey", "Delivery", "DeliverySettings"]

@@ -1,0 +1,169 @@
+"""Owns where an accepted row goes: a turn or command in its lane, or a command at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from agent.errors import StoreUnavailable
+from agent.mail import InboxItem, OutboxDraft
+from agent.ports import Clock, Mailbox
+from agent.sessions import InterruptedTurn
+from gateway import commands, texts
+from gateway.commands import Call, CommandHost
+from gateway.delivery.outbox import Delivery
+from gateway.intake.access import decide
+from gateway.intake.commands import parse_command
+from gateway.intake.intake import PlatformPolicy
+from gateway.intake.records import COMMAND, is_shared, message_of
+from gateway.lanes import Job, Lanes
+from gateway.storing import GaveUp, until_stored
+from gateway.tasks import Completed, StopReason, StopSignal, TaskOwner, run_stoppable
+from gateway.turns import TurnRunner
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_SECONDS = 0.7
+
+
+class Dispatch:
+    """The `gateway.intake.intake.Dispatcher`: lanes, turns and commands put together."""
+
+    def __init__(
+        self,
+        *,
+        lanes: Lanes,
+        turns: TurnRunner,
+        mailbox: Mailbox,
+        delivery: Delivery,
+        host: CommandHost,
+        policies: Mapping[str, PlatformPolicy],
+        clock: Clock,
+    ) -> None:
+        self._lanes = lanes
+        self._turns = turns
+        self._mailbox = mailbox
+        self._delivery = delivery
+        self._host = host
+        self._policies = policies
+        self._clock = clock
+        self._held: set[int] = set()
+        self._at_once = TaskOwner(clock)
+        self._going_down = StopSignal()
+
+    # the port of the intake
+
+    def submit(self, item: InboxItem) -> None:
+        self._held.add(item.id)
+        key = item.record.session_key
+        if item.record.kind != COMMAND:
+            self._lanes.put(key, self._job(item, lambda stop: self._turns.run(item, stop)))
+            return
+        asked = parse_command(item.record.text)
+        command = commands.find(asked.name) if asked is not None else None
+        if command is not None and command.place == "in order":
+            self._lanes.put(key, self._job(item, lambda stop: self._command(item, stop)))
+            return
+        # A stop hits what runs now: here, before anything can be awaited.
+        over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
+        self._at_once.spawn(
+            self._release(item, self._command(item, self._going_down, over)), name="command"
+        )
+
+    def holds(self, inbox_id: int) -> bool:
+        return inbox_id in self._held
+
+    def waiting(self, session_key: str) -> int:
+        return self._lanes.waiting(session_key)
+
+    # the rest
+
+    def resume(self, turn: InterruptedTurn, item: InboxItem) -> None:
+        """Put a turn that was cut off into its lane: at start-up, before anything else."""
+        self._held.add(item.id)
+        job = self._job(item, lambda stop: self._turns.resume(turn, item, stop))
+        self._lanes.put(turn.session_key, job)
+
+    async def idle(self, seconds: float) -> bool:
+        """Wait until no turn and no command is left; False if that took too long."""
+        deadline = self._clock.monotonic() + seconds
+        while len(self._lanes) or len(self._at_once):
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return False
+            if not await self._lanes.idle(left) or not await self._at_once.wait(left):
+                return False
+        return True
+
+    async def close(self, seconds: float) -> None:
+        """End the commands that are at work; the lanes have their own drain."""
+        if not await self._at_once.wait(seconds):
+            self._going_down.request(StopReason.SHUTDOWN)
+            await self._at_once.cancel(1.0)
+
+    def _job(self, item: InboxItem, run: Callable[[StopSignal], Awaitable[None]]) -> Job:
+        return Job(lambda stop: self._release(item, run(stop)), f"{item.record.kind} {item.id}")
+
+    async def _release(self, item: InboxItem, work: Awaitable[None]) -> None:
+        try:
+            await work
+        finally:
+            self._held.discard(item.id)
+
+    async def _command(
+        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None = None
+    ) -> None:
+        text = await self._answer(item, stop, over)
+        if text is None:
+            return
+        draft = OutboxDraft(item.record.address, text, "command")
+        try:
+            owed = await until_stored(
+                lambda: self._mailbox.answer_inbox([item.id], [draft]),
+                self._clock,
+                stop,
+                only_shutdown=True,
+            )
+        except GaveUp:
+            return  # the row stays new: the command runs again at the next start
+        self._delivery.hand_over(owed)
+
+    async def _answer(
+        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
+    ) -> str | None:
+        """The command's answer; None: the daemon goes down, nothing was done."""
+        asked = parse_command(item.record.text)
+        if asked is None:
+            return texts.COMMAND_FAILED
+        command = commands.find(asked.name)
+        if command is None:
+            return texts.unknown_command(asked.name, commands.near(asked.name))
+        policy = self._policies.get(item.record.address.platform)
+        verdict = decide(message_of(item.record), policy.access if policy else None)
+        shared = is_shared(item.record)
+        if command.admin_if_shared and shared and not verdict.admin:
+            return texts.ADMIN_ONLY
+        call = Call(item.record, asked.argument, verdict.admin, shared, over)
+        try:
+            outcome = await run_stoppable(
+                lambda: _as_coroutine(command.run(self._host, call)),
+                stop,
+                self._clock,
+                name=f"/{command.name}",
+                grace_seconds=STOP_GRACE_SECONDS,
+            )
+        except StoreUnavailable:
+            log.warning("command found no store", extra={"command": command.name}, exc_info=True)
+            return texts.COMMAND_FAILED
+        except Exception:  # the supervised border of a command: the user is told
+            log.exception("command failed", extra={"command": command.name})
+            return texts.COMMAND_FAILED
+        log.info("command", extra={"command": command.name, "inbox_id": item.id})
+        if isinstance(outcome, Completed):
+            return outcome.value
+        return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
+
+
+async def _as_coroutine(answer: Awaitable[str]) -> str:
+    return await answer

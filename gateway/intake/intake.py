@@ -1,0 +1,240 @@
+"""Owns the way of one inbound message: gate, inbox row, then a lane or an answer in words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from agent.mail import Cursor, InboxItem, InboxRecord, OutboxDraft, OutboxItem
+from agent.model_metadata import estimate_tokens_rough
+from agent.ports import Clock, Mailbox
+from gateway import texts
+from gateway.intake.access import AccessRules, decide
+from gateway.intake.commands import Command, parse_command
+from gateway.intake.records import COMMAND, MESSAGE, record_of
+from gateway.intake.wording import is_blank, readable
+from gateway.platforms.contract import InboundMessage
+from gateway.tasks import finish
+
+log = logging.getLogger(__name__)
+
+REFUSED_TEXT_CHARS = 1_000
+"""What is kept of a message that was too long to be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformPolicy:
+    """Who may talk on a platform, and how groups work there."""
+
+    access: AccessRules
+    require_mention: bool = True
+    """In groups, only what is addressed to the bot is for it."""
+    group_sessions_per_user: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """What is taken."""
+
+    queue_limit: int = 200
+    """Waiting messages per conversation."""
+    max_message_chars: int = 100_000
+    max_message_tokens: int | None = None
+    """By the rough estimate; None: no limit of its own."""
+
+
+class Dispatcher(Protocol):
+    """Where accepted rows go on."""
+
+    def submit(self, item: InboxItem) -> None:
+        """Take a row over: into its lane, or done at once. Never waits."""
+        ...
+
+    def holds(self, inbox_id: int) -> bool:
+        """Is this row waiting or being worked on in this process?"""
+        ...
+
+    def waiting(self, session_key: str) -> int:
+        """Rows of this conversation that have not started."""
+        ...
+
+
+class GatewayIntake:
+    """The `gateway.platforms.contract.Intake` of every platform."""
+
+    def __init__(
+        self,
+        *,
+        mailbox: Mailbox,
+        policies: Mapping[str, PlatformPolicy],
+        dispatcher: Dispatcher,
+        hand_over: Callable[[Sequence[OutboxItem]], None],
+        clock: Clock,
+        limits: IntakeLimits | None = None,
+    ) -> None:
+        self._mailbox = mailbox
+        self._policies = policies
+        self._dispatcher = dispatcher
+        self._hand_over = hand_over
+        self._clock = clock
+        self._limits = limits or IntakeLimits()
+        self._order = _KeyedLocks()
+        self._told_full: set[str] = set()
+        self._known_channels: dict[tuple[str, str], set[str]] = {}
+
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+        policy = self._policies.get(message.platform)
+        verdict = decide(message, policy.access if policy else None)
+        if policy is None or not verdict.allowed:
+            log.debug(
+                "message refused",
+                extra={"platform": message.platform, "ground": verdict.ground.value},
+            )
+            await self._pass_by_stranger(cursor)
+            return
+        command = parse_command(message.text)
+        if _is_of_no_interest(message, policy, command):
+            await self._pass_by(cursor)
+            return
+        record = record_of(
+            replace(message, text=readable(message.text)),
+            kind=MESSAGE if command is None else COMMAND,
+            group_sessions_per_user=policy.group_sessions_per_user,
+            now=self._clock.now(),
+        )
+        # Shielded: a platform that is cancelled behind the commit never asks again about a message
+        # whose cursor has moved, so what is stored has to reach its lane.
+        await finish(self._take(record, cursor))
+
+    async def quarantine(
+        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
+    ) -> None:
+        log.warning(
+            "update could not be read",
+            extra={"platform": platform, "update_id": update_id, "reason": reason},
+        )
+        await finish(
+            self._mailbox.quarantine(platform, bot_id, update_id, readable(raw), readable(reason))
+        )
+
+    async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
+        return await self._mailbox.cursors(platform, bot_id)
+
+    async def _take(self, record: InboxRecord, cursor: Cursor | None) -> None:
+        refusal = self._refusal(record)
+        if refusal is not None:
+            record = replace(record, text=record.text[:REFUSED_TEXT_CHARS])
+        # One at a time per conversation, so that the lane has the order of the rows.
+        async with self._order.hold(record.session_key):
+            receipt = await self._mailbox.accept(record, cursor)
+            if cursor is not None:
+                self._remember(cursor)
+            if not receipt.fresh and not await self._is_stranded(receipt.inbox_id):
+                return
+            item = InboxItem(receipt.inbox_id, record, "new")
+            if refusal is None and self._is_full(record):
+                await self._refuse_full(item)
+            elif refusal is not None:
+                await self._answer(item, refusal)
+            else:
+                self._told_full.discard(record.session_key)
+                self._dispatcher.submit(item)
+
+    def _refusal(self, record: InboxRecord) -> str | None:
+        """Why this message is not taken, in words; None: it is."""
+        limits = self._limits
+        if is_blank(record.text):
+            return texts.NOTHING_TO_READ
+        if len(record.text) > limits.max_message_chars:
+            return texts.too_long(len(record.text), limits.max_message_chars)
+        if limits.max_message_tokens is not None:
+            tokens = estimate_tokens_rough(record.text)
+            if tokens > limits.max_message_tokens:
+                return texts.too_many_tokens(tokens, limits.max_message_tokens)
+        return None
+
+    def _is_full(self, record: InboxRecord) -> bool:
+        if record.kind == COMMAND:
+            return False  # /stop is the way out of a full queue
+        return self._dispatcher.waiting(record.session_key) >= self._limits.queue_limit
+
+    async def _refuse_full(self, item: InboxItem) -> None:
+        key = item.record.session_key
+        log.warning("queue is full", extra={"inbox_id": item.id})
+        if key in self._told_full:
+            await self._mailbox.answer_inbox([item.id])
+            return
+        await self._answer(item, texts.queue_full(self._limits.queue_limit))
+        self._told_full.add(key)
+
+    async def _answer(self, item: InboxItem, text: str) -> None:
+        draft = OutboxDraft(item.record.address, text, "notice")
+        self._hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
+
+    async def _is_stranded(self, inbox_id: int) -> bool:
+        """Stored by a try whose outcome nobody learned, and so in no lane?"""
+        if self._dispatcher.holds(inbox_id):
+            return False
+        return any(item.state == "new" for item in await self._mailbox.inbox_items([inbox_id]))
+
+    # cursors
+
+    async def _pass_by(self, cursor: Cursor | None) -> None:
+        if cursor is not None:
+            await self._mailbox.set_cursor(cursor)
+            self._remember(cursor)
+
+    async def _pass_by_stranger(self, cursor: Cursor | None) -> None:
+        """Move on in a channel that is known anyway; strangers leave no trace in any other."""
+        if cursor is None:
+            return
+        bot = (cursor.platform, cursor.bot_id)
+        if bot not in self._known_channels:
+            self._known_channels[bot] = set(await self._mailbox.cursors(*bot))
+        if cursor.channel_id in self._known_channels[bot]:
+            await self._mailbox.set_cursor(cursor)
+
+    def _remember(self, cursor: Cursor) -> None:
+        channels = self._known_channels.get((cursor.platform, cursor.bot_id))
+        if channels is not None:
+            channels.add(cursor.channel_id)
+
+
+def _is_of_no_interest(
+    message: InboundMessage, policy: PlatformPolicy, command: Command | None
+) -> bool:
+    """Allowed, but not meant for the bot."""
+    if message.sender_is_bot or message.sender_id == message.bot_id:
+        return True  # bots that answer bots never stop
+    if message.addressed:
+        return False
+    if command is not None and command.bot is not None:
+        return True  # another bot's command
+    if is_blank(message.text):
+        return True  # a picture among friends is no question
+    return message.chat_kind == "group" and policy.require_mention
+
+
+class _KeyedLocks:
+    """A lock per key, for as long as somebody wants it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[key]
+            if users == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = (lock, users - 1)

@@ -1,0 +1,69 @@
+"""Owns the inbox row of a message: all that its turn needs, also after a crash."""
+
+from __future__ import annotations
+
+from agent.mail import Address, InboxRecord
+from gateway.intake.keys import key_for, owner_of
+from gateway.platforms.contract import InboundMessage
+
+MESSAGE = "message"
+COMMAND = "command"
+
+
+def record_of(
+    message: InboundMessage, *, kind: str, group_sessions_per_user: bool, now: float
+) -> InboxRecord:
+    """The row to be stored for a message that passed the gate."""
+    return InboxRecord(
+        address=Address(
+            message.platform,
+            message.bot_id,
+            message.chat_id,
+            message.thread_id,
+            reply_to_message_id=message.message_id or None,
+        ),
+        message_id=message.message_id,
+        kind=kind,
+        session_key=key_for(message, group_sessions_per_user=group_sessions_per_user),
+        owner=owner_of(message),
+        text=message.text,
+        received_at=now,
+        sent_at=message.sent_at,
+        update_id=message.update_id,
+        payload={
+            "chat_kind": message.chat_kind,
+            "parent_chat_id": message.parent_chat_id,
+            "sender_id": message.sender_id,
+            "sender_name": message.sender_name,
+            "sender_role_ids": sorted(message.sender_role_ids),
+            "quoted_text": message.quoted_text,
+            "shared": message.chat_kind == "group" and not group_sessions_per_user,
+        },
+    )
+
+
+def message_of(record: InboxRecord) -> InboundMessage:
+    """The message behind a row, for the gate to be asked again after a restart."""
+    payload = record.payload
+    sender = payload.get("sender_id")
+    return InboundMessage(
+        platform=record.address.platform,
+        bot_id=record.address.bot_id,
+        chat_id=record.address.chat_id,
+        chat_kind="direct" if payload.get("chat_kind") == "direct" else "group",
+        message_id=record.message_id,
+        sender_id=str(sender) if sender is not None else record.owner.partition(":")[2],
+        sender_name=str(payload.get("sender_name") or ""),
+        text=record.text,
+        sent_at=record.sent_at,
+        thread_id=record.address.thread_id,
+        parent_chat_id=payload.get("parent_chat_id"),
+        update_id=record.update_id,
+        sender_role_ids=frozenset(str(r) for r in payload.get("sender_role_ids") or ()),
+        quoted_text=payload.get("quoted_text"),
+    )
+
+
+def is_shared(record: InboxRecord) -> bool:
+    """Do several people talk in this row's conversation?"""
+    return record.payload.get("shared") is True

@@ -1,0 +1,78 @@
+"""Owns how a person's words become the model's: cleaned, and signed where several people talk."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+from agent.messages import SUMMARY_HEADER, Draft, clean_text
+
+MAX_NAME_CHARS = 64
+MAX_QUOTE_CHARS = 1_000
+_SIGNED = "[message from "
+_QUOTED = "[in reply to "
+_OURS = (_SIGNED.rstrip(), _QUOTED.rstrip(), SUMMARY_HEADER.casefold())
+_LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+
+
+def readable(text: str) -> str:
+    """The text as every border can carry it: no half surrogates, no NUL."""
+    return clean_text(text).replace("\x00", "\ufffd")
+
+
+def is_blank(text: str) -> bool:
+    """Is there nothing to see? Spaces, controls and zero-width characters are nothing."""
+    return all(
+        ch.isspace() or unicodedata.category(ch) in ("Cc", "Cf", "Zs", "Zl", "Zp") for ch in text
+    )
+
+
+def user_draft(
+    text: str, *, sender_id: str, sender_name: str, signed: bool, quoted_text: str | None
+) -> Draft:
+    """A person's message, as said, and as sent where it carries who said it and to what.
+
+    Nobody can write such a line by hand: a line of the text that looks like one is set off.
+    """
+    said = readable(text)
+    lines: list[str] = []
+    if signed:
+        lines.append(f"{_SIGNED}{_name(sender_name)}, user {_identifier(sender_id)}]")
+    if quoted_text is not None and not is_blank(quoted_text):
+        lines.append(f"{_QUOTED}{_quote(quoted_text)}]")
+    sent = "\n".join([*lines, _set_off(said)])
+    message = {"role": "user", "content": said}
+    return Draft(message, wire_content=sent if sent != said else None)  # type: ignore[arg-type]
+
+
+def _set_off(text: str) -> str:
+    pieces = _LINE_ENDS.split(text)
+    return "".join(f"> {piece}" if _looks_ours(piece) else piece for piece in pieces)
+
+
+def _looks_ours(line: str) -> bool:
+    folded = unicodedata.normalize("NFKC", line)
+    visible = "".join(ch for ch in folded if unicodedata.category(ch) not in ("Cf", "Cc", "Mn"))
+    bare = " ".join(visible.casefold().split())
+    return bare.replace("[ ", "[").startswith(_OURS)
+
+
+def _name(name: str) -> str:
+    """A display name on one line, quoted; people choose these, so nothing in it may act."""
+    shown = "".join(
+        " " if unicodedata.category(ch) in ("Cc", "Cf", "Zl", "Zp", "Cs") else ch for ch in name
+    )
+    shown = " ".join(shown.split())[:MAX_NAME_CHARS] or "someone"
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _identifier(sender_id: str) -> str:
+    return re.sub(r"[^\w.:+-]", "", sender_id)[:64]
+
+
+def _quote(text: str) -> str:
+    shown = " ".join(readable(text).split())
+    if len(shown) > MAX_QUOTE_CHARS:
+        shown = shown[:MAX_QUOTE_CHARS] + "…"
+    return json.dumps(shown, ensure_ascii=False)

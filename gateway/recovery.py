@@ -1,0 +1,164 @@
+"""Owns the order of a start: interrupted turns first, then the messages that came meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.mail import InboxItem, OutboxDraft
+from agent.ports import Clock, Mailbox, SessionStore
+from agent.sessions import InterruptedTurn
+from gateway import texts
+from gateway.delivery.outbox import Delivery
+from gateway.dispatch import Dispatch
+from gateway.intake.access import decide
+from gateway.intake.commands import parse_command
+from gateway.intake.intake import PlatformPolicy
+from gateway.intake.records import COMMAND, message_of
+from gateway.turns import TurnRunner
+
+log = logging.getLogger(__name__)
+
+RESUME_WITHIN_SECONDS = 3600.0
+
+
+class Fate(StrEnum):
+    """What becomes of a turn that was cut off."""
+
+    RESUME = "resume"
+    TOO_OLD = "too old"
+    PLATFORM_OFF = "left for later: its platform is off"
+    NOT_ALLOWED = "owner not allowed any more"
+    STOPPED = "stopped by its owner"
+    NO_MESSAGE = "its message is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What a start found."""
+
+    owed: int
+    resumed: int
+    abandoned: int
+    replayed: int
+    refused: int
+
+
+def fate_of(
+    turn: InterruptedTurn,
+    items: Sequence[InboxItem],
+    policies: Mapping[str, PlatformPolicy],
+    stops: Mapping[str, int],
+    now: float,
+) -> Fate:
+    """Decide about one turn (pure). ``stops``: the newest unanswered /stop row by session key."""
+    if not items:
+        return Fate.NO_MESSAGE
+    if any(_is_off(item, policies) for item in items):
+        return Fate.PLATFORM_OFF
+    if not all(_allowed(item, policies) for item in items):
+        return Fate.NOT_ALLOWED
+    if stops.get(turn.session_key, 0) > max(turn.inbox_ids, default=0):
+        return Fate.STOPPED
+    # A start that lies far ahead means that the clock was set back: its age is unknown.
+    if abs(now - turn.started_at) > RESUME_WITHIN_SECONDS:
+        return Fate.TOO_OLD
+    return Fate.RESUME
+
+
+class Recovery:
+    """Takes up what the last run left. Run once, before any platform hands in a message."""
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionStore,
+        mailbox: Mailbox,
+        turns: TurnRunner,
+        dispatch: Dispatch,
+        delivery: Delivery,
+        policies: Mapping[str, PlatformPolicy],
+        clock: Clock,
+    ) -> None:
+        self._sessions = sessions
+        self._mailbox = mailbox
+        self._turns = turns
+        self._dispatch = dispatch
+        self._delivery = delivery
+        self._policies = policies
+        self._clock = clock
+
+    async def run(self) -> RecoveryReport:
+        """Owed answers go out first; lanes get resumed turns, then stored messages, in order."""
+        interrupted = await self._sessions.recover_turns()
+        owed = await self._delivery.start()
+        waiting = await self._mailbox.open_inbox()
+        stops = {item.record.session_key: item.id for item in waiting if _is_stop(item)}
+        resumed = 0
+        stopped: set[int] = set()
+        for turn in interrupted:
+            items = await self._mailbox.inbox_items(turn.inbox_ids)
+            fate = fate_of(turn, items, self._policies, stops, self._clock.now())
+            log.info("interrupted turn", extra={"turn_id": turn.ticket.turn_id, "fate": fate.value})
+            if fate is Fate.RESUME:
+                self._dispatch.resume(turn, items[-1])
+                resumed += 1
+                continue
+            if fate is not Fate.PLATFORM_OFF:
+                await self._abandon(turn, items, fate)
+            if fate is Fate.STOPPED:
+                stopped.add(stops[turn.session_key])
+        refused = left = 0
+        for item in waiting:
+            if _is_off(item, self._policies):
+                left += 1
+            elif not _allowed(item, self._policies):
+                refused += 1
+                await self._mailbox.answer_inbox([item.id])
+            elif item.id in stopped:
+                draft = OutboxDraft(item.record.address, texts.STOPPED, "command")
+                self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
+            else:
+                self._dispatch.submit(item)
+        report = RecoveryReport(
+            owed, resumed, len(interrupted) - resumed, len(waiting) - refused - left, refused
+        )
+        log.info(
+            "recovered",
+            extra={
+                "owed": report.owed,
+                "resumed": report.resumed,
+                "abandoned": report.abandoned,
+                "replayed": report.replayed,
+                "refused": report.refused,
+            },
+        )
+        return report
+
+    async def _abandon(self, turn: InterruptedTurn, items: Sequence[InboxItem], fate: Fate) -> None:
+        address = items[-1].record.address if items else None
+        if fate is Fate.TOO_OLD:
+            await self._turns.abandon(turn, address, "failed", texts.TOO_OLD_TO_RESUME)
+        else:
+            await self._turns.abandon(
+                turn, None, "stopped" if fate is Fate.STOPPED else "failed", None
+            )
+
+
+def _allowed(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
+    policy = policies.get(item.record.address.platform)
+    return decide(message_of(item.record), policy.access if policy else None).allowed
+
+
+def _is_off(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
+    """A platform that is switched off keeps what it brought, until it is back."""
+    return item.record.address.platform not in policies
+
+
+def _is_stop(item: InboxItem) -> bool:
+    if item.record.kind != COMMAND:
+        return False
+    command = parse_command(item.record.text)
+    return command is not None and command.name == "stop"

@@ -1,0 +1,138 @@
+"""Owns every text that a user reads from the gateway: short, kind, and with the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NOTHING_TO_READ = (
+    "I could not find any text in that message. I can only read text so far; please write it out."
+)
+STOPPED = "Stopped."
+NOTHING_RUNNING = "Nothing is running right now."
+NEW_CONVERSATION = "A new conversation starts here. The old one is kept."
+ADMIN_ONLY = (
+    "This conversation is shared, so only an admin of this bot may do that. "
+    "Please ask one; /whoami shows your id."
+)
+NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
+NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
+UNRENDERABLE = (
+    "I have an answer, but could not put it into a form that this chat takes. "
+    "Please ask me to repeat it in plain words."
+)
+COMMAND_FAILED = "That command failed; the log has the details. Please try it again."
+TURN_FAILED = (
+    "Something went wrong on my side, and the log has the details. Your message is kept; "
+    "please try again."
+)
+STORE_TROUBLE = (
+    "My storage does not answer right now. Your message is in the queue and I keep trying; "
+    "there is no need to send it again."
+)
+STORE_TROUBLE_IN_TURN = (
+    "My storage failed in the middle of this, so I have no answer. Your message is kept; "
+    "please ask again."
+)
+TOO_OLD_TO_RESUME = (
+    "I was interrupted while I worked on this, and that is more than an hour ago, so I have not "
+    "gone on by myself. Please ask again if you still want it."
+)
+COMMAND_STOPPED = "Stopped before it was done. The conversation is as it was."
+AUTH_TROUBLE = (
+    "The model's provider does not accept my key. Your message is kept. "
+    "An admin has to check the key on the server; then please write again."
+)
+QUOTA_TROUBLE = (
+    "The account at the model's provider has no credit left. Your message is kept. "
+    "An admin has to look at it; then please write again."
+)
+MODEL_MISSING = (
+    "The model's provider does not know the configured model. Your message is kept. "
+    "An admin has to correct model.name; then please write again."
+)
+RATE_LIMITED = (
+    "The model's provider is limiting my requests. Your message is kept; "
+    "please try again in a few minutes."
+)
+OVERLOADED = (
+    "The model is overloaded right now. Your message is kept; please try again in a few minutes."
+)
+UNREACHABLE = (
+    "I could not reach the model. Your message is kept; please try again in a few minutes."
+)
+OVERFLOW = (
+    "This conversation no longer fits into the model's window, and I could not shorten it. "
+    "Try /compress, or /new for a fresh start; nothing is lost either way."
+)
+REQUEST_TOO_LARGE = (
+    "That was too large for the model's provider. Please send it in smaller pieces, or start "
+    "afresh with /new."
+)
+BAD_REQUEST = (
+    "The model's provider refused the request, and the log has the details. Your message is "
+    "kept. If it happens again, /new gives a fresh start."
+)
+
+
+def too_long(chars: int, limit: int) -> str:
+    """A message over the limit of characters."""
+    return (
+        f"That message has {chars:,} characters, and I take at most {limit:,} at once. "
+        "Please send it in smaller pieces."
+    )
+
+
+def too_many_tokens(tokens: int, limit: int) -> str:
+    """A message that would not leave the model room."""
+    return (
+        f"That message is about {tokens:,} tokens long, and I take at most {limit:,} at once. "
+        "Please send it in smaller pieces."
+    )
+
+
+def queue_full(limit: int) -> str:
+    """The conversation's queue is at its cap; said once until it moves."""
+    return (
+        f"{limit} messages are waiting here already, so I have not taken this one, and will not "
+        "take others until some are answered. /stop ends the one that is running."
+    )
+
+
+def stopped(waiting: int) -> str:
+    """Something was running; this many messages come next."""
+    if waiting == 0:
+        return STOPPED
+    what = "1 message is" if waiting == 1 else f"{waiting} messages are"
+    return f"{STOPPED} {what} still waiting and will be answered now."
+
+
+def unknown_command(name: str, near: Sequence[str]) -> str:
+    """A command that does not exist."""
+    hint = f" Did you mean {' or '.join(f'/{n}' for n in near)}?" if near else ""
+    return f"I do not know /{name}.{hint} /help lists what I know."
+
+
+def with_wait(text: str, retry_after_seconds: float | None) -> str:
+    """The text of a passing trouble, with the time that the provider named, if it is long."""
+    if retry_after_seconds is None or not 90 <= retry_after_seconds <= 7 * 86_400:
+        return text
+    minutes = round(retry_after_seconds / 60)
+    return text.replace("in a few minutes", f"in about {minutes:,} minutes")
+
+
+def late(written: str) -> str:
+    """Stands before an answer that is more than a day old."""
+    return f"(This is late: I wrote it on {written} and could not send it until now.)"
+
+
+def compressed(before: int, after: int) -> str:
+    """``/compress`` worked."""
+    return (
+        f"Compressed: about {before:,} tokens before, about {after:,} now. "
+        "Everything is still there for me to look up."
+    )
+
+
+def not_compressed(reason: str) -> str:
+    """``/compress`` did not work, or had nothing to do."""
+    return f"Not compressed: {reason.rstrip('.')}. Nothing was changed."

@@ -1,0 +1,399 @@
+"""Owns a turn: user message stored, hygiene, agent, and the answer owed from its commit on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
+from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem
+from agent.messages import Draft, text_of, without_thinking
+from agent.ports import Clock, Compactor, Mailbox, SessionStore, ToolContext, TurnObserver, Usage
+from agent.sessions import (
+    InterruptedTurn,
+    LoadedSession,
+    SessionPrefix,
+    TurnOpening,
+    TurnOutcome,
+    TurnTicket,
+)
+from gateway import texts
+from gateway.compactors import CompactorCache
+from gateway.delivery.outbox import Delivery
+from gateway.intake.records import is_shared
+from gateway.intake.wording import user_draft
+from gateway.storing import GaveUp, until_stored
+from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
+from gateway.turn_failures import words_for
+
+log = logging.getLogger(__name__)
+
+MAX_ADOPTIONS = 3
+"""How often one turn follows a tip that somebody else moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """What the agent loop hands over at the end; the final message is not stored yet."""
+
+    session_id: str
+    """Where the turn ended: the tip, if it was split on the way."""
+    final: Draft
+    usage: Usage | None = None
+    """Of the last response."""
+    model_calls: int = 0
+    tool_calls: int = 0
+
+
+class AgentLoop(Protocol):
+    """Model and tools until the reply."""
+
+    async def __call__(
+        self,
+        ticket: TurnTicket,
+        loaded: LoadedSession,
+        *,
+        compactor: Compactor,
+        context: ToolContext,
+        observer: TurnObserver,
+    ) -> LoopResult:
+        """Go on from the stored rows.
+
+        Raises:
+            ModelError: no usable answer.
+            StaleTurn: the turn is over; nothing more was written.
+            SessionEnded: somebody else moved the tip.
+        """
+        ...
+
+
+Hygiene = Callable[
+    [LoadedSession, Compactor, Callable[[str], None]], Coroutine[None, None, LoadedSession]
+]
+"""The net before the agent: gives back the session that the turn goes on in."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """How patient a turn is."""
+
+    stop_grace_seconds: float = 0.7
+    """What cancelled work may take before it is left behind: a stop acts within a second."""
+
+
+@dataclass(slots=True)
+class _Observer:
+    """Collects what the user should read beside the answer."""
+
+    notices: list[str] = field(default_factory=list)
+
+    def on_text(self, delta: str) -> None:
+        """Nothing is streamed yet."""
+
+    def on_tool(self, name: str) -> None:
+        log.debug("tool", extra={"tool": name})
+
+    def on_notice(self, text: str) -> None:
+        if text and text not in self.notices:
+            self.notices.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a turn is over, and what is owed for it."""
+
+    outcome: TurnOutcome
+    session_id: str
+    text: str | None
+    final: Draft | None = None
+    usage: Usage | None = None
+    model_calls: int = 0
+    tool_calls: int = 0
+    error: str = ""
+
+
+class TurnRunner:
+    """Runs turns, one per call; whoever calls sees to it that a conversation has one at a time."""
+
+    def __init__(
+        self,
+        *,
+        sessions: SessionStore,
+        mailbox: Mailbox,
+        loop: AgentLoop,
+        hygiene: Hygiene,
+        compactors: CompactorCache,
+        prefix_for: Callable[[str], SessionPrefix],
+        delivery: Delivery,
+        clock: Clock,
+        settings: TurnSettings | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._mailbox = mailbox
+        self._loop = loop
+        self._hygiene = hygiene
+        self._compactors = compactors
+        self._prefix_for = prefix_for
+        self._delivery = delivery
+        self._clock = clock
+        self._settings = settings or TurnSettings()
+
+    async def run(self, item: InboxItem, stop: StopSignal) -> None:
+        """Answer one inbox row."""
+        opening = self._opening(item)
+        try:
+            ticket = await until_stored(
+                lambda: self._sessions.begin_turn(opening),
+                self._clock,
+                stop,
+                on_trouble=lambda: self._say_unstored(item),
+            )
+        except GaveUp as gave_up:
+            if gave_up.reason is StopReason.USER:
+                await self._owe(lambda: self._mailbox.answer_inbox([item.id]), stop)
+            return
+        except StoreError as error:
+            log.exception("turn could not begin", extra={"inbox_id": item.id})
+            draft = OutboxDraft(item.record.address, words_for(error), "notice")
+            await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
+            return
+        await self._carry(ticket, item, stop, lambda: self._sessions.load(ticket.session_id))
+
+    async def resume(self, turn: InterruptedTurn, item: InboxItem, stop: StopSignal) -> None:
+        """Go on with a turn that was cut off, from its stored rows."""
+        log.info("turn resumed", extra={"turn_id": turn.ticket.turn_id, "crashes": turn.crashes})
+        await self._carry(turn.ticket, item, stop, lambda: self._sessions.resume_turn(turn.ticket))
+
+    async def abandon(
+        self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
+    ) -> None:
+        """End a turn that was cut off and is not resumed."""
+        outbox = [OutboxDraft(address, text, "notice")] if address and text else []
+        try:
+            await self._sessions.resume_turn(turn.ticket)
+            items = await self._sessions.finish_turn(
+                turn.ticket, turn.ticket.session_id, outcome, outbox=outbox
+            )
+        except StaleTurn:
+            return
+        self._delivery.hand_over(items)
+
+    # one turn
+
+    async def _carry(
+        self,
+        ticket: TurnTicket,
+        item: InboxItem,
+        stop: StopSignal,
+        load: Callable[[], Awaitable[LoadedSession]],
+    ) -> None:
+        started = self._clock.monotonic()
+        observer = _Observer()
+        try:
+            async with self._delivery.typing(item.record.address):
+                ending = await self._work_until_stopped(ticket, item, stop, load, observer)
+            if ending is None:
+                await finish(self._interrupt(ticket, item, observer))
+                return
+            await finish(self._end(ticket, item, stop, ending, observer))
+        except StaleTurn:
+            # The fence: this run lost its turn, so nothing of it may be written or said.
+            log.warning("turn was over already", extra={"turn_id": ticket.turn_id})
+            await self._refresh()
+            return
+        except GaveUp:
+            return  # it stays a running turn, and is resumed at the next start
+        self._report(ticket, ending, self._clock.monotonic() - started)
+
+    async def _work_until_stopped(
+        self,
+        ticket: TurnTicket,
+        item: InboxItem,
+        stop: StopSignal,
+        load: Callable[[], Awaitable[LoadedSession]],
+        observer: _Observer,
+    ) -> _Ending | None:
+        """How the turn ends; None: it does not, the daemon goes down."""
+        try:
+            outcome = await run_stoppable(
+                lambda: self._work(ticket, item, load, observer),
+                stop,
+                self._clock,
+                name=f"turn {ticket.turn_id}",
+                grace_seconds=self._settings.stop_grace_seconds,
+            )
+        except StaleTurn:
+            raise
+        except (ModelError, StoreError) as error:
+            log.warning(
+                "turn failed",
+                extra={"turn_id": ticket.turn_id, "error": type(error).__name__},
+                exc_info=error,
+            )
+            return _Ending(
+                "failed", ticket.session_id, words_for(error), error=type(error).__name__
+            )
+        except Exception as error:  # the supervised border: the lane goes on, the user is told
+            log.exception("turn crashed", extra={"turn_id": ticket.turn_id})
+            return _Ending(
+                "failed", ticket.session_id, words_for(error), error=type(error).__name__
+            )
+        if isinstance(outcome, Completed):
+            result = outcome.value
+            text = text_of(result.final.message["content"])
+            return _Ending(
+                "done",
+                result.session_id,
+                text if text.strip() else texts.NOTHING_SAID,
+                final=result.final,
+                usage=result.usage,
+                model_calls=result.model_calls,
+                tool_calls=result.tool_calls,
+            )
+        if outcome.reason is StopReason.SHUTDOWN:
+            return None
+        return _Ending("stopped", ticket.session_id, None)
+
+    async def _work(
+        self,
+        ticket: TurnTicket,
+        item: InboxItem,
+        load: Callable[[], Awaitable[LoadedSession]],
+        observer: _Observer,
+    ) -> LoopResult:
+        loaded = await load()
+        compactor = self._compactors.get(ticket.conversation_id)
+        context = self._context(ticket, item)
+        for _ in range(MAX_ADOPTIONS):
+            loaded = await self._hygiene(loaded, compactor, observer.on_notice)
+            try:
+                return await self._loop(
+                    ticket, loaded, compactor=compactor, context=context, observer=observer
+                )
+            except SessionEnded:
+                log.info("tip adopted", extra={"turn_id": ticket.turn_id})
+                tip = await self._sessions.tip(loaded.session.id)
+                loaded = await self._sessions.load(tip.id)
+        return await self._loop(
+            ticket, loaded, compactor=compactor, context=context, observer=observer
+        )
+
+    # its end
+
+    async def _interrupt(self, ticket: TurnTicket, item: InboxItem, observer: _Observer) -> None:
+        await self._sessions.interrupt_turn(ticket)
+        for notice in observer.notices:
+            draft = OutboxDraft(item.record.address, notice, "notice")
+            self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
+        log.info("turn interrupted", extra={"turn_id": ticket.turn_id})
+
+    async def _end(
+        self,
+        ticket: TurnTicket,
+        item: InboxItem,
+        stop: StopSignal,
+        ending: _Ending,
+        observer: _Observer,
+    ) -> None:
+        address = item.record.address
+        outbox: list[OutboxDraft] = []
+        if ending.text is not None:
+            kind = "reply" if ending.outcome == "done" else "notice"
+            outbox.append(OutboxDraft(address, ending.text, kind))  # type: ignore[arg-type]
+        outbox.extend(OutboxDraft(address, notice, "notice") for notice in observer.notices)
+        session_id, final = ending.session_id, ending.final
+        for _ in range(MAX_ADOPTIONS + 1):
+            try:
+                items = await until_stored(
+                    lambda s=session_id, f=final: self._sessions.finish_turn(  # type: ignore[misc]
+                        ticket,
+                        s,
+                        ending.outcome,
+                        final=f,
+                        anchor_usage=ending.usage if f is ending.final else None,
+                        outbox=outbox,
+                    ),
+                    self._clock,
+                    stop,
+                    only_shutdown=True,
+                )
+            except SessionEnded:
+                # Somebody split behind the last model call: the answer belongs to the child, where
+                # its thinking stands behind another prefix.
+                session_id = (await self._sessions.tip(session_id)).id
+                if final is not None:
+                    final = Draft(without_thinking(final.message), final.wire_content)
+                continue
+            self._delivery.hand_over(items)
+            return
+        raise SessionEnded(f"the tip of {ticket.conversation_id} would not stand still")
+
+    async def _owe(
+        self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
+    ) -> None:
+        try:
+            self._delivery.hand_over(
+                await until_stored(call, self._clock, stop, only_shutdown=True)
+            )
+        except GaveUp:
+            return
+
+    async def _refresh(self) -> None:
+        """The turn may have ended in a commit whose outcome nobody learned: look what it owes."""
+        try:
+            await self._delivery.refresh()
+        except StoreError:
+            log.warning("owed answers not read; they go out at the next start", exc_info=True)
+
+    async def _say_unstored(self, item: InboxItem) -> None:
+        await self._delivery.say_unstored(item.record.address, texts.STORE_TROUBLE, item.id)
+
+    # values
+
+    def _opening(self, item: InboxItem) -> TurnOpening:
+        record = item.record
+        quoted = record.payload.get("quoted_text")
+        return TurnOpening(
+            session_key=record.session_key,
+            owner=record.owner,
+            inbox_ids=(item.id,),
+            message=user_draft(
+                record.text,
+                sender_id=str(record.payload.get("sender_id") or ""),
+                sender_name=str(record.payload.get("sender_name") or ""),
+                signed=is_shared(record),
+                quoted_text=quoted if isinstance(quoted, str) else None,
+            ),
+            prefix=self._prefix_for(record.address.platform),
+        )
+
+    def _context(self, ticket: TurnTicket, item: InboxItem) -> ToolContext:
+        return ToolContext(
+            conversation_id=ticket.conversation_id,
+            owner=item.record.owner,
+            direct_chat=item.record.payload.get("chat_kind") == "direct",
+            turn_id=ticket.turn_id,
+            user_row_id=ticket.user_row_id,
+        )
+
+    def _report(self, ticket: TurnTicket, ending: _Ending, seconds: float) -> None:
+        usage = ending.usage or Usage()
+        log.info(
+            "turn",
+            extra={
+                "turn_id": ticket.turn_id,
+                "conversation_id": ticket.conversation_id,
+                "session_id": ending.session_id,
+                "outcome": ending.outcome,
+                "error": ending.error,
+                "seconds": round(seconds, 3),
+                "model_calls": ending.model_calls,
+                "tool_calls": ending.tool_calls,
+                "prompt_tokens": usage.prompt_tokens,
+                "cache_read_tokens": usage.cache_read_tokens,
+                "output_tokens": usage.output_tokens,
+                "reply_chars": len(ending.text or ""),
+            },
+        )

@@ -1,0 +1,151 @@
+"""Owns the platform of the tests: a chat in memory whose sends fail as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.mail import Address, Cursor, OutboxPart, PartDraft
+from gateway.delivery.splitting import split_text
+from gateway.platforms.contract import (
+    InboundMessage,
+    Intake,
+    PlatformState,
+    Report,
+    SendError,
+)
+
+BLANK = "(nothing to say)"
+REPEAT_MARK = "(may be a repeat) "
+
+
+def inbound(text: str = "hello", **changes: Any) -> InboundMessage:
+    """A direct message from user 111 on the fake platform, with these fields changed."""
+    fields: dict[str, Any] = {
+        "platform": "fake",
+        "bot_id": "900",
+        "chat_id": "111",
+        "chat_kind": "direct",
+        "message_id": "1",
+        "sender_id": "111",
+        "sender_name": "Ann",
+        "text": text,
+        "sent_at": 1_800_000_000.0,
+    }
+    return InboundMessage(**{**fields, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message as the people in the chat see it."""
+
+    address: Address
+    text: str
+    part_id: int
+    at: float
+
+
+@dataclass(slots=True)
+class Failure:
+    """How one send goes wrong. ``delivered``: it shows up in the chat all the same."""
+
+    error: BaseException
+    delivered: bool = False
+
+
+@dataclass(slots=True)
+class FakePlatform:
+    """A `gateway.platforms.contract.Platform` without a network.
+
+    ``failures`` are taken one per send, ``blocked`` chats refuse for ever, ``gate`` (when set)
+    holds every send until it is released.
+    """
+
+    name: str = "fake"
+    bot_id: str | None = "900"
+    dedupes_sends: bool = False
+    limit: int = 200
+    now: Any = None
+    """A function that tells the time, for the order of what happens."""
+    chat: list[Sent] = field(default_factory=list)
+    calls: list[tuple[float, str, int, bool]] = field(default_factory=list)
+    """Every call of `send`: time, chat, part id, repeat."""
+    typed: list[tuple[float, str]] = field(default_factory=list)
+    failures: deque[Failure] = field(default_factory=deque)
+    blocked: dict[str, SendError] = field(default_factory=dict)
+    gate: asyncio.Event | None = None
+    closed: int = 0
+    in_flight: int = 0
+    most_in_flight: dict[str, int] = field(default_factory=dict)
+    _intake: Intake | None = None
+    _running: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, intake: Intake, report: Report) -> None:
+        self._intake = intake
+        report(PlatformState.RUNNING, "")
+        self._running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._intake = None
+            self._running.clear()
+
+    async def say(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+        """Somebody writes; returns when the platform could forget the message."""
+        await self._running.wait()
+        assert self._intake is not None
+        await self._intake.receive(message, cursor)
+
+    def render(self, text: str) -> list[PartDraft]:
+        chunks = [c for c in split_text(text, self.limit - len(REPEAT_MARK)) if c.strip()]
+        return [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
+
+    def fail(self, error: BaseException, *, times: int = 1, delivered: bool = False) -> None:
+        """The next sends go wrong."""
+        self.failures.extend(Failure(error, delivered) for _ in range(times))
+
+    async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
+        self.calls.append((self._time(), address.chat_id, part.id, repeat))
+        chat = address.chat_id
+        self.in_flight += 1
+        self.most_in_flight[chat] = max(self.most_in_flight.get(chat, 0), self.in_flight)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            if chat in self.blocked:
+                raise self.blocked[chat]
+            failure = self.failures.popleft() if self.failures else None
+            if failure is not None and not failure.delivered:
+                raise failure.error
+            message_id = self._show(address, part, repeat)
+            if failure is not None:
+                raise failure.error
+            return message_id
+        finally:
+            self.in_flight -= 1
+
+    async def typing(self, address: Address) -> None:
+        self.typed.append((self._time(), address.chat_id))
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    def texts(self, chat_id: str | None = None) -> list[str]:
+        """What the people see, oldest first."""
+        return [s.text for s in self.chat if chat_id in (None, s.address.chat_id)]
+
+    def _show(self, address: Address, part: OutboxPart, repeat: bool) -> str:
+        if self.dedupes_sends:
+            for n, sent in enumerate(self.chat):
+                if sent.part_id == part.id:
+                    return f"m{n}"
+        text = part.payload["text"]
+        if repeat and not self.dedupes_sends:
+            text = REPEAT_MARK + text
+        self.chat.append(Sent(address, text, part.id, self._time()))
+        return f"m{len(self.chat) - 1}"
+
+    def _time(self) -> float:
+        return float(self.now()) if self.now is not None else 0.0
