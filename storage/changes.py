@@ -1,0 +1,224 @@
+"""Owns what is more than an append, in SQL: split, rewrite, and the repair of a loaded list."""
+
+# ruff: noqa: D103 - a function without docstring is the port's method of that name
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from agent.messages import Draft, Entry, Keep, Row
+from agent.sessions import (
+    ChangeResult,
+    LoadedSession,
+    RewriteRequest,
+    Session,
+    SplitRequest,
+)
+from storage import rows, sessions
+from storage.codec import dump_json
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+from storage.repair import check_plan, next_title, plan_repair, repaired_in_memory
+
+_log = logging.getLogger(__name__)
+
+
+# --- split --------------------------------------------------------------------------------------
+
+
+def split(tx: Transaction, request: SplitRequest) -> ChangeResult:
+    parent = sessions.session(tx, request.parent_id)
+    tip = sessions.tip_of_conversation(tx, request.conversation_id)
+    active = rows.active_rows(tx, parent.id)
+    covered = _covered_count(parent, tip, request.expected_revision, request.covered_row_id, active)
+    if covered is None:
+        return ChangeResult(False, tip)
+    later = active[covered:]
+    check_plan(request.entries, [row.id for row in active[:covered]], later=len(later))
+    child_id = tx.new_id("s")
+    title = _child_title(tx, parent)
+
+    tx.execute(
+        "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?",
+        (tx.now, request.end_reason, parent.id),
+    )
+    faultpoint("split.closed_parent")
+    sessions.insert_session(
+        tx,
+        child_id,
+        parent.conversation_id,
+        request.prefix or parent.prefix,
+        parent_id=parent.id,
+        link="continuation",
+        title=title,
+        compression=request.compression,
+        manifest=request.manifest,
+    )
+    faultpoint("split.made_child")
+    entries = [*request.entries, *(Keep(row.id) for row in later)]
+    _fill(tx, child_id, entries, {row.id: row for row in active})
+    faultpoint("split.copied_messages")
+    tx.execute(
+        "UPDATE sessions SET message_count = ?1, last_seq = ?1 WHERE id = ?2",
+        (len(entries), child_id),
+    )
+    faultpoint("split.counted_messages")
+    sessions.move_tip(tx, parent.conversation_id, child_id)
+    faultpoint("split.moved_tip")
+    _discard_prepared(tx, parent.id)
+    faultpoint("split.discarded_prepared")
+    if request.lease_holder is not None:
+        sessions.release_lease(tx, parent.conversation_id, request.lease_holder)
+        faultpoint("split.dropped_lease")
+    return ChangeResult(True, sessions.session(tx, child_id))
+
+
+def _covered_count(
+    target: Session, tip: Session, revision: int, covered_row_id: int, active: Sequence[Row]
+) -> int | None:
+    """How many rows the plan has seen; None if something moved since it was made."""
+    if target.id != tip.id or target.ended_at is not None or target.revision != revision:
+        return None
+    for index, row in enumerate(active):
+        if row.id == covered_row_id:
+            return index + 1
+    return None
+
+
+def _child_title(tx: Transaction, parent: Session) -> str | None:
+    if parent.title is None:
+        return None
+    return next_title(parent.title, [s.title for s in sessions.lineage(tx, parent.id)])
+
+
+def _fill(tx: Transaction, child_id: str, entries: Sequence[Entry], known: dict[int, Row]) -> None:
+    for seq, entry in enumerate(entries, start=1):
+        if isinstance(entry, Keep):
+            rows.copy(tx, child_id, seq, known[entry.row_id])
+        else:
+            rows.insert(tx, child_id, seq, entry)
+        if seq == 1:
+            faultpoint("split.copied_first_message")
+
+
+def _discard_prepared(tx: Transaction, session_id: str) -> None:
+    tx.execute("DELETE FROM prepared WHERE session_id = ?", (session_id,))
+
+
+# --- rewrite ------------------------------------------------------------------------------------
+
+
+def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
+    target = sessions.session(tx, request.session_id)
+    tip = sessions.tip_of_conversation(tx, target.conversation_id)
+    active = rows.active_rows(tx, target.id)
+    covered = _covered_count(target, tip, request.expected_revision, request.covered_row_id, active)
+    if covered is None:
+        return ChangeResult(False, tip)
+    later = active[covered:]
+    check_plan(request.entries, [row.id for row in active[:covered]], later=len(later))
+    entries = [*request.entries, *(Keep(row.id) for row in later)]
+    _replace_list(tx, target.id, active, entries)
+    if request.compression is not None:
+        sessions.set_compression(tx, target.id, request.compression)
+        faultpoint("rewrite.compression")
+    if request.manifest is not None:
+        tx.execute(
+            "UPDATE sessions SET manifest = ? WHERE id = ?",
+            (dump_json(request.manifest), target.id),
+        )
+        faultpoint("rewrite.manifest")
+    return ChangeResult(True, sessions.session(tx, target.id))
+
+
+def _replace_list(
+    tx: Transaction, session_id: str, active: Sequence[Row], entries: Sequence[Entry]
+) -> None:
+    """Make the session's list these entries, as a new revision.
+
+    Rows in front of the first change stay as they are. Behind it, every row gets a fresh place
+    (seqs only rise, so no two rows ever share one), and one with thinking is replaced by a copy
+    without: it was bound to the prefix that has just changed.
+    """
+    unchanged = 0
+    for entry, row in zip(entries, active, strict=False):
+        if not (isinstance(entry, Keep) and entry.row_id == row.id):
+            break
+        unchanged += 1
+    known = {row.id: row for row in active}
+    behind = entries[unchanged:]
+    moved = [
+        e.row_id for e in behind if isinstance(e, Keep) and not rows.has_thinking(known[e.row_id])
+    ]
+    staying = {row.id for row in active[:unchanged]}.union(moved)
+    rows.retire(tx, [row.id for row in active if row.id not in staying])
+    faultpoint("rewrite.retired")
+
+    (last_seq,) = tx.execute("SELECT last_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    for seq, entry in enumerate(behind, start=last_seq + 1):
+        if isinstance(entry, Draft):
+            rows.insert(tx, session_id, seq, entry)
+        elif entry.row_id in staying:
+            tx.execute("UPDATE messages SET seq = ? WHERE id = ?", (seq, entry.row_id))
+        else:
+            rows.copy(tx, session_id, seq, known[entry.row_id])
+        faultpoint("rewrite.placed")
+    tx.execute(
+        "UPDATE sessions SET revision = revision + 1, message_count = ?, last_seq = last_seq + ?,"
+        " anchor_prompt_tokens = NULL, anchor_output_tokens = NULL, anchor_row_id = NULL"
+        " WHERE id = ?",
+        (len(entries), len(behind), session_id),
+    )
+    faultpoint("rewrite.revision")
+    _discard_prepared(tx, session_id)
+    faultpoint("rewrite.discarded_prepared")
+
+
+# --- load and repair ----------------------------------------------------------------------------
+
+
+def load(db: sessions.Reader, session_id: str) -> tuple[LoadedSession, bool]:
+    """The session as stored, and whether it has to be repaired by a write (`load_repaired`)."""
+    session = sessions.session(db, session_id)
+    found = rows.active_rows(db, session_id)
+    repair = plan_repair(found)
+    if repair is None:
+        return LoadedSession(session, tuple(found)), False
+    if session.ended_at is not None:
+        return LoadedSession(session, repaired_in_memory(found, repair)), False
+    return LoadedSession(session, tuple(found)), True
+
+
+def load_repaired(tx: Transaction, session_id: str) -> LoadedSession:
+    """Load inside a write; what had to be repaired is stored."""
+    loaded, broken = load(tx, session_id)
+    if not broken:
+        return loaded
+    repair = plan_repair(loaded.rows)
+    if repair is None:
+        return loaded
+    _log.warning(
+        "repaired a session",
+        extra={"session_id": session_id, "rows": len(loaded.rows), "append": repair.is_append},
+    )
+    if repair.is_append:
+        append_rows(tx, session_id, repair.stubs)
+    else:
+        _replace_list(tx, session_id, loaded.rows, repair.entries)
+    return load(tx, session_id)[0]
+
+
+def append_rows(tx: Transaction, session_id: str, drafts: Sequence[Draft]) -> list[Row]:
+    """Put messages at the end of the list."""
+    (last_seq,) = tx.execute("SELECT last_seq FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    stored = []
+    for seq, draft in enumerate(drafts, start=last_seq + 1):
+        stored.append(rows.insert(tx, session_id, seq, draft))
+        faultpoint("append.message")
+    tx.execute(
+        "UPDATE sessions SET message_count = message_count + ?1, last_seq = last_seq + ?1"
+        " WHERE id = ?2",
+        (len(drafts), session_id),
+    )
+    faultpoint("append.counted")
+    return stored

@@ -1,0 +1,120 @@
+"""Owns how a message becomes columns and comes back: the one place that knows the row's format.
+
+Texts are valid Unicode when they are in: a lone surrogate becomes U+FFFD at this border. A
+provider's raw blocks are kept identical to the character, lone surrogates included.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from agent.messages import Content, Draft, Message, MessageKind, Row, ToolCall, clean_text
+
+ROW_COLUMNS = (
+    "id, session_id, seq, created_at, tokens, role, content, content_is_json, wire_content,"
+    " wire_is_json, tool_calls, tool_call_id, tool_name, raw_blocks, kind, origin_id"
+)
+"""What `decode_row` takes, in its order."""
+
+Columns = tuple[
+    str, str | None, int, str | None, int, str | None, str | None, str | None, str | None,
+    MessageKind | None, int | None,
+]  # fmt: skip
+"""From ``role`` to ``origin_id``."""
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON that SQLite can hold and that gives back every string unchanged."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text
+
+
+def clean(text: str) -> str:
+    """The text itself if it can be encoded, else with its lone surrogates replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return clean_text(text)
+    return text
+
+
+def clean_json(value: Any) -> Any:
+    """The value with every string in it cleaned; the same object if nothing had to be."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    cleaned = clean(text)
+    return value if cleaned is text else json.loads(cleaned)
+
+
+def encode(draft: Draft) -> tuple[Columns, Draft]:
+    """The columns of a draft, and the draft as it will be read back: known fields, clean text."""
+    said = draft.message
+    content, text, is_json = _encode_content(said["content"])
+    wire, wire_text, wire_is_json = _encode_content(draft.wire_content)
+    message: Message = {"role": said["role"], "content": content}
+    calls_text = call_id = name = blocks_text = None
+    if calls := said.get("tool_calls"):
+        calls = cast(list[ToolCall], clean_json(calls))
+        calls_text = dump_json(calls)
+        message["tool_calls"] = calls
+    if (call_id := said.get("tool_call_id")) is not None:
+        message["tool_call_id"] = call_id = clean(call_id)
+    if (name := said.get("name")) is not None:
+        message["name"] = name = clean(name)
+    if blocks := said.get("anthropic_content_blocks"):
+        blocks_text = dump_json(blocks)
+        message["anthropic_content_blocks"] = blocks
+    columns = (
+        said["role"], text, is_json, wire_text, wire_is_json, calls_text, call_id, name,
+        blocks_text, draft.kind, draft.origin_id,
+    )  # fmt: skip
+    return columns, Draft(message, wire, draft.kind, draft.origin_id)
+
+
+def _encode_content(content: Content) -> tuple[Content, str | None, int]:
+    if content is None:
+        return None, None, 0
+    if isinstance(content, str):
+        text = clean(content)
+        return text, text, 0
+    parts = clean_json(content)
+    return parts, dump_json(parts), 1
+
+
+def decode_row(columns: tuple[Any, ...]) -> Row:
+    """A `Row` from `ROW_COLUMNS`."""
+    (
+        row_id, session_id, seq, created_at, tokens, role, content, content_is_json, wire,
+        wire_is_json, calls, call_id, name, blocks, kind, origin_id,
+    ) = columns  # fmt: skip
+    message: Message = {
+        "role": role,
+        "content": json.loads(content) if content_is_json else content,
+    }
+    if calls is not None:
+        message["tool_calls"] = json.loads(calls)
+    if call_id is not None:
+        message["tool_call_id"] = call_id
+    if name is not None:
+        message["name"] = name
+    if blocks is not None:
+        message["anthropic_content_blocks"] = json.loads(blocks)
+    return Row(
+        row_id,
+        session_id,
+        seq,
+        message,
+        created_at,
+        json.loads(wire) if wire_is_json else wire,
+        kind,
+        origin_id,
+        tokens,
+    )

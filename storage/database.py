@@ -1,0 +1,332 @@
+"""Owns the connection's facts and the one writer: group commit, errors, read-only connections.
+
+The writer is a loop that lives on the thread of its connection. Everything that was asked for
+while the last commit ran becomes one transaction; each call in it has its own savepoint, so a call
+that fails undoes only itself. Callers are answered after the COMMIT, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from agent.errors import StoreError, StoreUnavailable
+from agent.messages import Message
+from agent.ports import Clock, IdSource
+from storage.faultpoint import faultpoint
+
+_log = logging.getLogger(__name__)
+
+GROUP_LIMIT = 256
+"""Calls in one transaction; bounds how long the first of them waits."""
+
+WRITER_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA busy_timeout = 5000",
+    "PRAGMA wal_autocheckpoint = 1000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -16000",
+)
+READER_PRAGMAS = (
+    "PRAGMA busy_timeout = 5000",
+    # SQLite before 3.51.3 can corrupt a WAL that two connections checkpoint.
+    "PRAGMA wal_autocheckpoint = 0",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -8000",
+    "PRAGMA query_only = ON",
+)
+
+# Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
+# say: this database can not be written now.
+_STATEMENT_CODES = frozenset({1, 18, 19, 20, 21, 23, 25})
+_CORRUPT = 11
+_CORRUPT_VTAB = 267
+
+
+def code_of(error: sqlite3.Error) -> int | None:
+    """The extended result code; None if the error was not SQLite's own."""
+    return getattr(error, "sqlite_errorcode", None)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Does this error say that the database, not the statement, is at fault?"""
+    if not isinstance(error, sqlite3.Error):
+        return False
+    code = code_of(error)
+    return code is not None and code & 0xFF not in _STATEMENT_CODES
+
+
+def is_index_damage(error: sqlite3.Error) -> bool:
+    """Does this error come from the full-text index alone?
+
+    Page damage carries the plain code, and must stay an outage: writing on would spread it.
+    """
+    return code_of(error) == _CORRUPT_VTAB
+
+
+def outage(error: BaseException) -> StoreUnavailable:
+    """The error to hand to callers."""
+    return StoreUnavailable(f"the database can not be written: {error}")
+
+
+class Transaction:
+    """What a write sees: statements, the time of the call, ids, and the index of what it stores."""
+
+    __slots__ = ("_ids", "_texts", "estimate", "execute", "executemany", "index_damaged", "now")
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        ids: IdSource,
+        estimate: Callable[[Message], int],
+    ) -> None:
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.estimate = estimate
+        self.now = 0.0
+        self.index_damaged = _index_is_damaged(connection)
+        self._ids = ids
+        self._texts: list[tuple[int, str]] = []
+
+    def new_id(self, prefix: str) -> str:
+        """A new id."""
+        return self._ids.new(prefix)
+
+    def index(self, row_id: int, text: str) -> None:
+        """Put this text (segmented already) into the search index in this transaction.
+
+        Gathered and written once per group: the index flushes itself at every savepoint.
+        """
+        self._texts.append((row_id, text))
+
+    @property
+    def indexed_count(self) -> int:
+        """How many texts wait to be indexed."""
+        return len(self._texts)
+
+    def forget_index(self, count: int) -> None:
+        """Keep only the first ``count`` texts: a call was undone."""
+        del self._texts[count:]
+
+    def take_index(self) -> list[tuple[int, str]]:
+        """The gathered texts; none are left."""
+        texts = self._texts
+        self._texts = []
+        return texts
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One store method on its way through the writer."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    future: asyncio.Future[Any]
+    now: float
+    alone: bool
+    """Has a transaction for itself: it takes long, and nobody shall wait for its savepoint."""
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    """The loop on the writing connection's thread, and the way to it from the event loop."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        estimate: Callable[[Message], int],
+        in_place: Callable[[], bool],
+    ) -> None:
+        """``in_place``: is the file at the path still the one that was opened?"""
+        self._clock = clock
+        self._ids = ids
+        self._estimate = estimate
+        self._in_place = in_place
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Call | None] = SimpleQueue()
+        self._closed = False
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+
+    # on the event loop
+
+    def submit(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], *, alone: bool = False
+    ) -> asyncio.Future[Any]:
+        """Queue a call. The future is done when the call is durable, or has failed."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        future = self._loop.create_future()
+        self._queue.put(Call(function, arguments, future, self._clock.now(), alone))
+        return future
+
+    async def stop(self) -> None:
+        """Take no more calls, finish those that wait, and let the thread go."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.shield(self._stopped)
+
+    # on the connection's thread
+
+    def serve(self, connection: sqlite3.Connection) -> None:
+        """Run until `stop`."""
+        held: Call | None = None
+        try:
+            tx = Transaction(connection, self._ids, self._estimate)
+            while True:
+                first = held if held is not None else self._queue.get()
+                if first is None:
+                    break
+                group, held, stopping = self._gather(first)
+                self._run_group(connection, tx, group)
+                self._answer(group)
+                if stopping:
+                    break
+            _tidy(connection)
+        finally:
+            self._tell(self._finish, None)
+
+    def _gather(self, first: Call) -> tuple[list[Call], Call | None, bool]:
+        group = [first]
+        if first.alone:
+            return group, None, False
+        while len(group) < GROUP_LIMIT:
+            try:
+                call = self._queue.get_nowait()
+            except Empty:
+                break
+            if call is None:
+                return group, None, True
+            if call.alone:
+                return group, call, False
+            group.append(call)
+        return group, None, False
+
+    def _run_group(
+        self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]
+    ) -> None:
+        """One transaction. Whatever goes wrong with the database goes wrong for all of them."""
+        try:
+            if not self._in_place():
+                raise StoreUnavailable("the database file was moved or replaced under this process")
+            connection.execute("BEGIN IMMEDIATE")
+            if len(group) == 1:
+                self._run_only(tx, group[0])
+            else:
+                for call in group:
+                    self._run_one(tx, call)
+            self._write_index(connection, tx)
+            connection.execute("COMMIT")
+        except BaseException as exc:  # noqa: BLE001 - the border of the thread: nobody may wait for ever
+            _roll_back(connection)
+            tx.take_index()
+            if len(group) == 1 and group[0].error is exc:
+                return
+            _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
+            for call in group:
+                call.error = exc if isinstance(exc, StoreError) else outage(exc)
+
+    def _run_only(self, tx: Transaction, call: Call) -> None:
+        """A group of one needs no savepoint: its failure is the transaction's."""
+        tx.now = call.now
+        try:
+            call.result = call.function(tx, *call.arguments)
+        except Exception as exc:
+            if not is_outage(exc):
+                call.error = exc
+            raise
+
+    def _run_one(self, tx: Transaction, call: Call) -> None:
+        tx.now = call.now
+        texts = tx.indexed_count
+        tx.execute("SAVEPOINT one_call")
+        try:
+            call.result = call.function(tx, *call.arguments)
+        except Exception as exc:
+            if is_outage(exc):
+                raise
+            call.error = exc
+            tx.execute("ROLLBACK TO one_call")
+            tx.forget_index(texts)
+        tx.execute("RELEASE one_call")
+
+    def _write_index(self, connection: sqlite3.Connection, tx: Transaction) -> None:
+        """Index what the group stored. A damaged index must not stop anyone from talking."""
+        texts = tx.take_index()
+        if not texts or tx.index_damaged:
+            return
+        connection.execute("SAVEPOINT search_index")
+        try:
+            connection.executemany("INSERT INTO message_index (rowid, text) VALUES (?, ?)", texts)
+        except sqlite3.DatabaseError as exc:
+            if not is_index_damage(exc):
+                raise
+            connection.execute("ROLLBACK TO search_index")
+            connection.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
+            tx.index_damaged = True
+            _log.error("search index is damaged; messages are stored without it until a rebuild")
+        connection.execute("RELEASE search_index")
+        faultpoint("commit.indexed")
+
+    def _finish(self, _: object) -> None:
+        """On the loop: the thread takes nothing more, and nobody may wait for ever."""
+        self._closed = True
+        while not self._queue.empty():
+            call = self._queue.get_nowait()
+            if call is not None and not call.future.done():
+                call.future.set_exception(StoreUnavailable("the store is closed"))
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def _answer(self, group: list[Call]) -> None:
+        self._tell(_resolve, group)
+
+    def _tell(self, function: Callable[[Any], None], argument: object) -> None:
+        # The loop may be gone by the time of the last commit; then nobody waits either.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, argument)
+
+
+def _resolve(group: list[Call]) -> None:
+    for call in group:
+        if call.future.done():
+            continue
+        if call.error is None:
+            call.future.set_result(call.result)
+        else:
+            call.future.set_exception(call.error)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # A full disk may have rolled back by itself already.
+    if connection.in_transaction:
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error as exc:
+            _log.error("roll-back failed", extra={"error": repr(exc)})
+
+
+def _index_is_damaged(connection: sqlite3.Connection) -> bool:
+    query = "SELECT 1 FROM facts WHERE name = 'index_damaged'"
+    return connection.execute(query).fetchone() is not None
+
+
+def _tidy(connection: sqlite3.Connection) -> None:
+    """Leave one whole file behind. What fails here costs nothing: the log is replayed at start."""
+    try:
+        connection.execute("PRAGMA optimize")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as exc:
+        _log.warning("closing check-point failed", extra={"error": repr(exc)})

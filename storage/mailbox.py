@@ -1,0 +1,341 @@
+"""Owns the mailbox in SQL: what came in, what is owed, in which parts, and how far we have read."""
+
+# ruff: noqa: D103 - a function without docstring is the port's method of that name
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from agent.errors import StoreError
+from agent.mail import (
+    Address,
+    Cursor,
+    InboxItem,
+    InboxRecord,
+    OutboxDraft,
+    OutboxItem,
+    OutboxPart,
+    PartDraft,
+    Receipt,
+    SendState,
+)
+from storage.codec import clean, clean_json, dump_json
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+from storage.repair import is_newer, state_of_item
+
+DEDUPE_SECONDS = 7 * 86_400.0
+"""Telegram may begin its update ids anew after a quiet week; messages are told apart for ever."""
+
+_INBOX = (
+    "SELECT id, platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id, kind,"
+    " session_key, owner, text, received_at, sent_at, update_id, payload, state FROM inbox"
+)
+_OUTBOX = (
+    "SELECT id, conversation_id, platform, bot_id, chat_id, thread_id, reply_to_message_id, text,"
+    " kind, state, created_at, error FROM outbox"
+)
+_PART = "SELECT id, outbox_id, n, state, payload, platform_message_id, attempts FROM outbox_parts"
+
+
+# --- inbox --------------------------------------------------------------------------------------
+
+
+def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Receipt:
+    _expire_update(tx, record)
+    inserted = tx.execute(
+        "INSERT INTO inbox (platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id,"
+        " kind, session_key, owner, text, received_at, sent_at, update_id, payload, state)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'new') ON CONFLICT DO NOTHING",
+        (
+            record.address.platform, record.address.bot_id, record.address.chat_id,
+            record.address.thread_id, record.address.reply_to_message_id, record.message_id,
+            record.kind, record.session_key, record.owner, clean(record.text),
+            record.received_at, record.sent_at, record.update_id,
+            dump_json(clean_json(record.payload)),
+        ),
+    )  # fmt: skip
+    fresh = inserted.rowcount == 1
+    inbox_id = inserted.lastrowid if fresh else _first_of(tx, record)
+    assert inbox_id is not None
+    faultpoint("accept.inbox")
+    if cursor is not None:
+        set_cursor(tx, cursor)
+        faultpoint("accept.cursor")
+    return Receipt(inbox_id, fresh)
+
+
+def _expire_update(tx: Transaction, record: InboxRecord) -> None:
+    if record.update_id is None:
+        return
+    tx.execute(
+        "UPDATE inbox SET update_id = NULL WHERE platform = ? AND bot_id = ? AND kind = ?"
+        " AND update_id = ? AND received_at < ?",
+        (
+            record.address.platform, record.address.bot_id, record.kind, record.update_id,
+            record.received_at - DEDUPE_SECONDS,
+        ),
+    )  # fmt: skip
+
+
+def _first_of(tx: Transaction, record: InboxRecord) -> int:
+    (inbox_id,) = tx.execute(
+        "SELECT min(id) FROM inbox WHERE platform = ?1 AND bot_id = ?2 AND kind = ?3"
+        " AND (update_id = ?4 OR (chat_id = ?5 AND message_id = ?6))",
+        (
+            record.address.platform, record.address.bot_id, record.kind, record.update_id,
+            record.address.chat_id, record.message_id,
+        ),
+    ).fetchone()  # fmt: skip
+    return int(inbox_id)
+
+
+def quarantine(
+    tx: Transaction, platform: str, bot_id: str, update_id: str, raw: str, reason: str
+) -> None:
+    tx.execute(
+        "INSERT INTO inbox (platform, bot_id, kind, update_id, session_key, owner, text, reason,"
+        " received_at, sent_at, state)"
+        " VALUES (?, ?, 'quarantine', ?, '', '', ?, ?, ?, ?, 'quarantined') ON CONFLICT DO NOTHING",
+        (platform, bot_id, update_id, clean(raw), clean(reason), tx.now, tx.now),
+    )
+
+
+def open_inbox(db: sqlite3.Connection) -> list[InboxItem]:
+    return [_inbox_item(row) for row in db.execute(f"{_INBOX} WHERE state = 'new' ORDER BY id")]
+
+
+def waiting_count(db: sqlite3.Connection, session_key: str) -> int:
+    query = "SELECT count(*) FROM inbox WHERE session_key = ? AND state = 'new'"
+    (count,) = db.execute(query, (session_key,)).fetchone()
+    return int(count)
+
+
+def claim(tx: Transaction, inbox_ids: Sequence[int], turn_id: str) -> None:
+    tx.executemany(
+        "UPDATE inbox SET state = 'claimed', turn_id = ? WHERE id = ? AND state = 'new'",
+        [(turn_id, inbox_id) for inbox_id in inbox_ids],
+    )
+
+
+def all_answered(tx: Transaction, inbox_ids: Sequence[int]) -> bool:
+    """Is nothing left to answer among these rows, of which at least one is known?"""
+    states = [
+        row[0]
+        for inbox_id in inbox_ids
+        for row in tx.execute("SELECT state FROM inbox WHERE id = ?", (inbox_id,))
+    ]
+    return bool(states) and all(state == "answered" for state in states)
+
+
+def ids_of_turn(tx: Transaction, turn_id: str) -> tuple[int, ...]:
+    query = "SELECT id FROM inbox WHERE turn_id = ? ORDER BY id"
+    return tuple(row[0] for row in tx.execute(query, (turn_id,)))
+
+
+def address_of(tx: Transaction, inbox_ids: Sequence[int]) -> Address | None:
+    """Where to answer these messages: at the last of them."""
+    if not inbox_ids:
+        return None
+    row = tx.execute(
+        "SELECT platform, bot_id, chat_id, thread_id, message_id FROM inbox WHERE id = ?",
+        (inbox_ids[-1],),
+    ).fetchone()
+    return Address(*row)
+
+
+def answer_turn(tx: Transaction, turn_id: str) -> None:
+    tx.execute("UPDATE inbox SET state = 'answered' WHERE turn_id = ?", (turn_id,))
+
+
+def answer_inbox(
+    tx: Transaction, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft]
+) -> tuple[OutboxItem, ...]:
+    tx.executemany(
+        "UPDATE inbox SET state = 'answered' WHERE id = ? AND state IN ('new', 'claimed')",
+        [(inbox_id,) for inbox_id in inbox_ids],
+    )
+    faultpoint("answer_inbox.answered")
+    items = owe_all(tx, outbox, None, None)
+    faultpoint("answer_inbox.owed")
+    return items
+
+
+# --- outbox -------------------------------------------------------------------------------------
+
+
+def owe_all(
+    tx: Transaction,
+    drafts: Sequence[OutboxDraft],
+    conversation_id: str | None,
+    turn_id: str | None,
+) -> tuple[OutboxItem, ...]:
+    """Owe these answers, in this order."""
+    return tuple(_owe(tx, draft, conversation_id, turn_id) for draft in drafts)
+
+
+def owe(tx: Transaction, draft: OutboxDraft, conversation_id: str | None) -> OutboxItem:
+    return _owe(tx, draft, conversation_id, None)
+
+
+def _owe(
+    tx: Transaction, draft: OutboxDraft, conversation_id: str | None, turn_id: str | None
+) -> OutboxItem:
+    address, text = draft.address, clean(draft.text)
+    outbox_id = tx.execute(
+        "INSERT INTO outbox (conversation_id, turn_id, platform, bot_id, chat_id, thread_id,"
+        " reply_to_message_id, kind, text, state, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'planned', ?)",
+        (
+            conversation_id, turn_id, address.platform, address.bot_id, address.chat_id,
+            address.thread_id, address.reply_to_message_id, draft.kind, text, tx.now,
+        ),
+    ).lastrowid  # fmt: skip
+    assert outbox_id is not None
+    faultpoint("owe.outbox")
+    stored = OutboxDraft(address, text, draft.kind)
+    return OutboxItem(outbox_id, conversation_id, stored, "planned", tx.now)
+
+
+def owed(db: sqlite3.Connection) -> list[OutboxItem]:
+    where = "state IN ('planned', 'sending', 'unknown')"
+    parts: dict[int, list[OutboxPart]] = {}
+    of_owed = f"outbox_id IN (SELECT id FROM outbox WHERE {where})"
+    for row in db.execute(f"{_PART} WHERE {of_owed} ORDER BY outbox_id, n"):
+        parts.setdefault(row[1], []).append(_part(row))
+    return [
+        _outbox_item(row, tuple(parts.get(row[0], ())))
+        for row in db.execute(f"{_OUTBOX} WHERE {where} ORDER BY id")
+    ]
+
+
+def plan_parts(
+    tx: Transaction, outbox_id: int, drafts: Sequence[PartDraft]
+) -> tuple[OutboxPart, ...]:
+    _require_outbox(tx, outbox_id)
+    planned = _parts_of(tx, outbox_id)
+    if planned:
+        return planned
+    for n, draft in enumerate(drafts):
+        tx.execute(
+            "INSERT INTO outbox_parts (outbox_id, n, state, payload) VALUES (?, ?, 'planned', ?)",
+            (outbox_id, n, dump_json(clean_json(draft.payload))),
+        )
+        faultpoint("plan_parts.part")
+    if not drafts:
+        _follow_parts(tx, outbox_id, None)
+    return _parts_of(tx, outbox_id)
+
+
+def mark_part(
+    tx: Transaction,
+    part_id: int,
+    state: SendState,
+    platform_message_id: str | None,
+    error: str | None,
+) -> None:
+    error = None if error is None else clean(error)
+    row = tx.execute(
+        "UPDATE outbox_parts SET state = ?, attempts = attempts + ?,"
+        " platform_message_id = coalesce(?, platform_message_id), error = ? WHERE id = ?"
+        " RETURNING outbox_id",
+        (state, int(state == "sending"), platform_message_id, error, part_id),
+    ).fetchall()
+    if not row:
+        raise StoreError(f"there is no outbox part {part_id}")
+    faultpoint("mark_part.part")
+    _follow_parts(tx, row[0][0], error)
+    faultpoint("mark_part.item")
+
+
+def fail_outbox(tx: Transaction, outbox_id: int, error: str) -> None:
+    _require_outbox(tx, outbox_id)
+    error = clean(error)
+    tx.execute(
+        "UPDATE outbox_parts SET state = 'failed', error = ?"
+        " WHERE outbox_id = ? AND state <> 'sent'",
+        (error, outbox_id),
+    )
+    faultpoint("fail_outbox.parts")
+    tx.execute("UPDATE outbox SET state = 'failed', error = ? WHERE id = ?", (error, outbox_id))
+    faultpoint("fail_outbox.item")
+
+
+def _require_outbox(tx: Transaction, outbox_id: int) -> None:
+    if tx.execute("SELECT 1 FROM outbox WHERE id = ?", (outbox_id,)).fetchone() is None:
+        raise StoreError(f"there is no outbox item {outbox_id}")
+
+
+def _follow_parts(tx: Transaction, outbox_id: int, error: str | None) -> None:
+    state = state_of_item([part.state for part in _parts_of(tx, outbox_id)])
+    tx.execute(
+        "UPDATE outbox SET state = ?, error = coalesce(?, error) WHERE id = ?",
+        (state, error, outbox_id),
+    )
+
+
+def _parts_of(tx: Transaction, outbox_id: int) -> tuple[OutboxPart, ...]:
+    query = f"{_PART} WHERE outbox_id = ? ORDER BY n"
+    return tuple(_part(row) for row in tx.execute(query, (outbox_id,)))
+
+
+# --- cursors ------------------------------------------------------------------------------------
+
+
+def cursors(db: sqlite3.Connection, platform: str, bot_id: str) -> dict[str, str]:
+    query = "SELECT channel_id, message_id FROM cursors WHERE platform = ? AND bot_id = ?"
+    return dict(db.execute(query, (platform, bot_id)).fetchall())
+
+
+def set_cursor(tx: Transaction, cursor: Cursor) -> None:
+    place = (cursor.platform, cursor.bot_id, cursor.channel_id)
+    row = tx.execute(
+        "SELECT message_id FROM cursors WHERE platform = ? AND bot_id = ? AND channel_id = ?", place
+    ).fetchone()
+    if row is None or is_newer(cursor.message_id, row[0]):
+        tx.execute(
+            "INSERT OR REPLACE INTO cursors (platform, bot_id, channel_id, message_id)"
+            " VALUES (?, ?, ?, ?)",
+            (*place, cursor.message_id),
+        )
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _inbox_item(row: tuple[Any, ...]) -> InboxItem:
+    (
+        inbox_id, platform, bot_id, chat_id, thread_id, reply_to, message_id, kind, session_key,
+        owner, text, received_at, sent_at, update_id, payload, state,
+    ) = row  # fmt: skip
+    record = InboxRecord(
+        address=Address(platform, bot_id, chat_id, thread_id, reply_to),
+        message_id=message_id,
+        kind=kind,
+        session_key=session_key,
+        owner=owner,
+        text=text,
+        received_at=received_at,
+        sent_at=sent_at,
+        update_id=update_id,
+        payload=json.loads(payload),
+    )
+    return InboxItem(inbox_id, record, state)
+
+
+def _outbox_item(row: tuple[Any, ...], parts: tuple[OutboxPart, ...]) -> OutboxItem:
+    (
+        outbox_id, conversation_id, platform, bot_id, chat_id, thread_id, reply_to, text, kind,
+        state, created_at, error,
+    ) = row  # fmt: skip
+    draft = OutboxDraft(Address(platform, bot_id, chat_id, thread_id, reply_to), text, kind)
+    return OutboxItem(outbox_id, conversation_id, draft, state, created_at, parts, error)
+
+
+def _part(row: tuple[Any, ...]) -> OutboxPart:
+    part_id, outbox_id, n, state, payload, platform_message_id, attempts = row
+    return OutboxPart(
+        part_id, outbox_id, n, state, json.loads(payload), platform_message_id, attempts
+    )

@@ -1,0 +1,224 @@
+"""Owns the mailbox of the in-memory store: plain lists and dictionaries."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from agent.errors import StoreError
+from agent.mail import (
+    Address,
+    Cursor,
+    InboxItem,
+    InboxRecord,
+    InboxState,
+    OutboxDraft,
+    OutboxItem,
+    OutboxPart,
+    PartDraft,
+    Receipt,
+    SendState,
+)
+from storage.codec import clean, clean_json
+from storage.repair import is_newer, state_of_item
+
+_WEEK_SECONDS = 7 * 86_400.0
+
+
+class MemoryMailbox:
+    """Inbox, outbox and cursors. No method waits, so each is a transaction."""
+
+    def __init__(self) -> None:
+        self._inbox: dict[int, InboxItem] = {}
+        self._turn_of: dict[int, str] = {}
+        self._forgotten_updates: set[int] = set()
+        self._quarantine: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._outbox: dict[int, OutboxItem] = {}
+        self._cursors: dict[tuple[str, str], dict[str, str]] = {}
+        self._next_inbox_id = 1
+        self._next_part_id = 1
+
+    # inbox
+
+    def accept(self, record: InboxRecord, cursor: Cursor | None) -> Receipt:
+        payload = copy.deepcopy(clean_json(record.payload))
+        record = replace(record, text=clean(record.text), payload=payload)
+        repeat = self._repeat_of(record)
+        if cursor is not None:
+            self.set_cursor(cursor)
+        if repeat is not None:
+            return Receipt(repeat, fresh=False)
+        inbox_id = self._take_inbox_id()
+        self._inbox[inbox_id] = InboxItem(inbox_id, record, "new")
+        return Receipt(inbox_id, fresh=True)
+
+    def _repeat_of(self, record: InboxRecord) -> int | None:
+        for item in self._inbox.values():
+            known = item.record
+            if (known.address.platform, known.address.bot_id, known.kind) != (
+                record.address.platform,
+                record.address.bot_id,
+                record.kind,
+            ):
+                continue
+            same_message = (known.address.chat_id, known.message_id) == (
+                record.address.chat_id,
+                record.message_id,
+            )
+            same_update = (
+                record.update_id is not None
+                and known.update_id == record.update_id
+                and item.id not in self._forgotten_updates
+            )
+            if same_update and known.received_at < record.received_at - _WEEK_SECONDS:
+                self._forgotten_updates.add(item.id)
+                same_update = False
+            if same_message or same_update:
+                return item.id
+        return None
+
+    def quarantine(self, platform: str, bot_id: str, update_id: str, raw: str, reason: str) -> None:
+        place = (platform, bot_id, update_id)
+        if place not in self._quarantine:
+            self._quarantine[place] = (clean(raw), clean(reason))
+            self._take_inbox_id()
+
+    def _take_inbox_id(self) -> int:
+        self._next_inbox_id += 1
+        return self._next_inbox_id - 1
+
+    def open_inbox(self) -> list[InboxItem]:
+        return [
+            replace(item, record=replace(item.record, update_id=self._update_id(item)))
+            for item in self._inbox.values()
+            if item.state == "new"
+        ]
+
+    def _update_id(self, item: InboxItem) -> str | None:
+        return None if item.id in self._forgotten_updates else item.record.update_id
+
+    def waiting_count(self, session_key: str) -> int:
+        return sum(item.record.session_key == session_key for item in self.open_inbox())
+
+    def claim(self, inbox_ids: Iterable[int], turn_id: str) -> None:
+        for inbox_id in inbox_ids:
+            if self._state(inbox_id) == "new":
+                self._set_state(inbox_id, "claimed")
+                self._turn_of[inbox_id] = turn_id
+
+    def turn_of(self, inbox_id: int) -> str | None:
+        """The turn that claimed this row."""
+        return self._turn_of.get(inbox_id)
+
+    def ids_of_turn(self, turn_id: str) -> tuple[int, ...]:
+        return tuple(sorted(i for i, turn in self._turn_of.items() if turn == turn_id))
+
+    def all_answered(self, inbox_ids: Sequence[int]) -> bool:
+        states = [state for i in inbox_ids if (state := self._state(i)) is not None]
+        return bool(states) and set(states) == {"answered"}
+
+    def address_of(self, inbox_ids: Sequence[int]) -> Address | None:
+        if not inbox_ids:
+            return None
+        record = self._inbox[inbox_ids[-1]].record
+        return replace(record.address, reply_to_message_id=record.message_id)
+
+    def answer(self, inbox_ids: Iterable[int]) -> None:
+        for inbox_id in inbox_ids:
+            if self._state(inbox_id) in ("new", "claimed"):
+                self._set_state(inbox_id, "answered")
+
+    def _state(self, inbox_id: int) -> InboxState | None:
+        item = self._inbox.get(inbox_id)
+        return None if item is None else item.state
+
+    def _set_state(self, inbox_id: int, state: InboxState) -> None:
+        self._inbox[inbox_id] = replace(self._inbox[inbox_id], state=state)
+
+    # outbox
+
+    def owe(
+        self, drafts: Iterable[OutboxDraft], conversation_id: str | None, now: float
+    ) -> tuple[OutboxItem, ...]:
+        items = []
+        for draft in drafts:
+            stored = replace(draft, text=clean(draft.text))
+            item = OutboxItem(len(self._outbox) + 1, conversation_id, stored, "planned", now)
+            self._outbox[item.id] = item
+            items.append(item)
+        return tuple(items)
+
+    def owed(self) -> list[OutboxItem]:
+        return [
+            item
+            for item in self._outbox.values()
+            if item.state in ("planned", "sending", "unknown")
+        ]
+
+    def plan_parts(self, outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
+        item = self._item(outbox_id)
+        if item.parts:
+            return item.parts
+        first = self._next_part_id
+        self._next_part_id += len(drafts)
+        parts = tuple(
+            OutboxPart(first + n, outbox_id, n, "planned", copy.deepcopy(clean_json(draft.payload)))
+            for n, draft in enumerate(drafts)
+        )
+        state = item.state if parts else state_of_item(())
+        self._outbox[outbox_id] = replace(item, parts=parts, state=state)
+        return parts
+
+    def mark_part(
+        self,
+        part_id: int,
+        state: SendState,
+        platform_message_id: str | None,
+        error: str | None,
+    ) -> None:
+        item = next(
+            (i for i in self._outbox.values() if any(p.id == part_id for p in i.parts)), None
+        )
+        if item is None:
+            raise StoreError(f"there is no outbox part {part_id}")
+        parts = tuple(
+            replace(
+                part,
+                state=state,
+                attempts=part.attempts + (state == "sending"),
+                platform_message_id=platform_message_id or part.platform_message_id,
+            )
+            if part.id == part_id
+            else part
+            for part in item.parts
+        )
+        self._outbox[item.id] = replace(
+            item,
+            parts=parts,
+            state=state_of_item([part.state for part in parts]),
+            error=item.error if error is None else clean(error),
+        )
+
+    def fail_outbox(self, outbox_id: int, error: str) -> None:
+        item = self._item(outbox_id)
+        parts = tuple(
+            part if part.state == "sent" else replace(part, state="failed") for part in item.parts
+        )
+        self._outbox[outbox_id] = replace(item, parts=parts, state="failed", error=clean(error))
+
+    def _item(self, outbox_id: int) -> OutboxItem:
+        if outbox_id not in self._outbox:
+            raise StoreError(f"there is no outbox item {outbox_id}")
+        return self._outbox[outbox_id]
+
+    # cursors
+
+    def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
+        return dict(self._cursors.get((platform, bot_id), {}))
+
+    def set_cursor(self, cursor: Cursor) -> None:
+        channels = self._cursors.setdefault((cursor.platform, cursor.bot_id), {})
+        current = channels.get(cursor.channel_id)
+        if current is None or is_newer(cursor.message_id, current):
+            channels[cursor.channel_id] = cursor.message_id

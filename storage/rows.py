@@ -1,0 +1,95 @@
+"""Owns the rows of messages: how they are stored, copied and read inside a transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import cast
+
+from agent.messages import Draft, Message, Row, wire_message, without_thinking
+from storage.codec import ROW_COLUMNS, decode_row, dump_json, encode
+from storage.database import Transaction
+from storage.segment import indexable_text, segmented
+
+_INSERT = (
+    "INSERT INTO messages (session_id, seq, created_at, tokens, role, content, content_is_json,"
+    " wire_content, wire_is_json, tool_calls, tool_call_id, tool_name, raw_blocks, kind, origin_id)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_COPY = (
+    "INSERT INTO messages (session_id, seq, created_at, tokens, role, content, content_is_json,"
+    " wire_content, wire_is_json, tool_calls, tool_call_id, tool_name, raw_blocks, kind, origin_id)"
+    " SELECT ?, ?, created_at, ?, role, content, content_is_json,"
+    " wire_content, wire_is_json, tool_calls, tool_call_id, tool_name, ?, kind,"
+    " coalesce(origin_id, id) FROM messages WHERE id = ?"
+)
+_ACTIVE = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND active = 1 ORDER BY seq"
+
+
+def insert(tx: Transaction, session_id: str, seq: int, draft: Draft) -> Row:
+    """Store a message; an original is indexed in the same transaction."""
+    columns, stored = encode(draft)
+    message, wire = stored.message, stored.wire_content
+    sent = message if wire is None else cast(Message, {**message, "content": wire})
+    tokens = tx.estimate(sent)
+    row_id = tx.execute(_INSERT, (session_id, seq, tx.now, tokens, *columns)).lastrowid
+    assert row_id is not None
+    text = indexable_text(message, draft.kind, draft.origin_id)
+    if text is not None:
+        tx.index(row_id, segmented(text))
+    return Row(row_id, session_id, seq, message, tx.now, wire, draft.kind, draft.origin_id, tokens)
+
+
+def copy(tx: Transaction, session_id: str, seq: int, row: Row) -> None:
+    """Copy a stored row behind another prefix: everything but its thinking."""
+    bare = without_thinking(row.message)
+    tokens = row.tokens
+    if bare is not row.message:
+        tokens = tx.estimate(wire_message(Row(0, "", 0, bare, 0.0, row.wire_content)))
+    blocks = bare.get("anthropic_content_blocks")
+    blocks_text = dump_json(blocks) if blocks else None
+    tx.execute(_COPY, (session_id, seq, tokens, blocks_text, row.id))
+
+
+def has_thinking(row: Row) -> bool:
+    """Would a copy of this row lose something?"""
+    return without_thinking(row.message) is not row.message
+
+
+def active_rows(connection: sqlite3.Connection | Transaction, session_id: str) -> list[Row]:
+    """The rows of the session's list, in order."""
+    return [decode_row(columns) for columns in connection.execute(_ACTIVE, (session_id,))]
+
+
+def end_of_list(tx: Transaction, session_id: str) -> list[Row]:
+    """The last row that is no tool result, and the results behind it."""
+    query = (
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ?1 AND active = 1 AND seq >= ("
+        "  SELECT seq FROM messages WHERE session_id = ?1 AND active = 1 AND role <> 'tool'"
+        "  ORDER BY seq DESC LIMIT 1) ORDER BY seq"
+    )
+    return [decode_row(columns) for columns in tx.execute(query, (session_id,))]
+
+
+def retire(tx: Transaction, row_ids: Sequence[int]) -> None:
+    """Take rows out of their session's list; they stay as they are, and stay searchable."""
+    statement = "UPDATE messages SET active = 0, compacted = 1 WHERE id = ?"
+    tx.executemany(statement, [(row_id,) for row_id in row_ids])
+
+
+def newest_id(tx: Transaction) -> int:
+    """Of all messages of the store; 0 if there is none."""
+    (newest,) = tx.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
+    return int(newest)
+
+
+def said_text(content: str | None, content_is_json: int) -> str:
+    """The text of a content column."""
+    if content is None:
+        return ""
+    if not content_is_json:
+        return content
+    return "\n".join(
+        str(part.get("text", "")) for part in json.loads(content) if part.get("type") == "text"
+    )

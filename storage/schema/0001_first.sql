@@ -1,0 +1,201 @@
+-- Conversations: what a person thinks of as one chat.
+CREATE TABLE conversations (
+    id TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL,
+    session_key TEXT NOT NULL,
+    -- Checked by the invariants, not by a foreign key: the two tables name each other.
+    tip_session_id TEXT NOT NULL,
+    created_at REAL NOT NULL
+) STRICT;
+CREATE INDEX conversations_by_owner ON conversations (owner);
+
+CREATE TABLE routes (
+    session_key TEXT NOT NULL PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id)
+) STRICT, WITHOUT ROWID;
+
+-- Sessions: one segment of a conversation. What changes with each message stands before the long
+-- texts, so that counting a message up writes one page.
+CREATE TABLE sessions (
+    id TEXT NOT NULL PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    parent_session_id TEXT REFERENCES sessions (id),
+    link TEXT CHECK (link IN ('continuation', 'branch')),
+    revision INTEGER NOT NULL DEFAULT 0,
+    message_count INTEGER NOT NULL DEFAULT 0,
+    -- The highest seq ever given out here: seqs rise and are never used again.
+    last_seq INTEGER NOT NULL DEFAULT 0,
+    anchor_prompt_tokens INTEGER,
+    anchor_output_tokens INTEGER,
+    anchor_row_id INTEGER,
+    source TEXT NOT NULL,
+    model TEXT NOT NULL,
+    title TEXT,
+    started_at REAL NOT NULL,
+    ended_at REAL,
+    end_reason TEXT CHECK (
+        end_reason IN ('compression', 'reset', 'idle', 'daily', 'switch', 'uncompress')
+    ),
+    compression TEXT NOT NULL DEFAULT '{}',
+    model_config TEXT NOT NULL DEFAULT '{}',
+    manifest TEXT,
+    system_prompt TEXT NOT NULL,
+    tools TEXT NOT NULL DEFAULT '[]',
+    CHECK ((parent_session_id IS NULL) = (link IS NULL))
+) STRICT;
+CREATE INDEX sessions_by_conversation ON sessions (conversation_id);
+-- A parent has one continuation, whatever races.
+CREATE UNIQUE INDEX one_continuation ON sessions (parent_session_id) WHERE link = 'continuation';
+
+-- Messages. A row's content never changes; a revision replaces rows.
+CREATE TABLE messages (
+    id INTEGER NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    seq INTEGER NOT NULL,
+    active INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+    compacted INTEGER NOT NULL DEFAULT 0 CHECK (compacted IN (0, 1)),
+    created_at REAL NOT NULL,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+    content TEXT,
+    content_is_json INTEGER NOT NULL DEFAULT 0,
+    wire_content TEXT,
+    wire_is_json INTEGER NOT NULL DEFAULT 0,
+    tool_calls TEXT,
+    tool_call_id TEXT,
+    tool_name TEXT,
+    -- The provider's blocks of an assistant message, as it sent them.
+    raw_blocks TEXT,
+    kind TEXT CHECK (kind IN ('summary', 'micro', 'note', 'stub', 'notice')),
+    origin_id INTEGER REFERENCES messages (id)
+) STRICT;
+CREATE UNIQUE INDEX messages_by_place ON messages (session_id, active, seq);
+
+-- Search. Contentless: the text is in messages. bm25 needs detail=full there.
+CREATE VIRTUAL TABLE message_index USING fts5 (
+    text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
+);
+
+-- Turns: one inbound message (or batch) up to its final reply.
+-- running | interrupted (orderly) | crashed (counted, to be resumed) | done | failed | stopped
+CREATE TABLE turns (
+    id TEXT NOT NULL PRIMARY KEY,
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    session_key TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    user_row_id INTEGER NOT NULL REFERENCES messages (id),
+    state TEXT NOT NULL CHECK (
+        state IN ('running', 'interrupted', 'crashed', 'done', 'failed', 'stopped')
+    ),
+    crashes INTEGER NOT NULL DEFAULT 0,
+    -- The newest message of the store when the last crash was counted.
+    crash_row_id INTEGER NOT NULL DEFAULT 0,
+    started_at REAL NOT NULL,
+    ended_at REAL
+) STRICT;
+CREATE INDEX turns_open ON turns (state) WHERE state IN ('running', 'interrupted', 'crashed');
+
+-- Mail that came in.
+CREATE TABLE inbox (
+    id INTEGER NOT NULL PRIMARY KEY,
+    platform TEXT NOT NULL,
+    bot_id TEXT NOT NULL,
+    chat_id TEXT,
+    thread_id TEXT,
+    message_id TEXT,
+    reply_to_message_id TEXT,
+    kind TEXT NOT NULL,
+    update_id TEXT,
+    session_key TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    text TEXT NOT NULL,
+    payload TEXT NOT NULL DEFAULT '{}',
+    received_at REAL NOT NULL,
+    sent_at REAL NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('new', 'claimed', 'answered', 'quarantined')),
+    turn_id TEXT REFERENCES turns (id),
+    -- Why an update is in quarantine.
+    reason TEXT
+) STRICT;
+CREATE UNIQUE INDEX inbox_update ON inbox (platform, bot_id, kind, update_id)
+WHERE update_id IS NOT NULL;
+CREATE UNIQUE INDEX inbox_message ON inbox (platform, bot_id, chat_id, message_id, kind)
+WHERE message_id IS NOT NULL;
+CREATE INDEX inbox_waiting ON inbox (session_key) WHERE state = 'new';
+CREATE INDEX inbox_of_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL;
+
+CREATE TABLE cursors (
+    platform TEXT NOT NULL,
+    bot_id TEXT NOT NULL,
+    channel_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    PRIMARY KEY (platform, bot_id, channel_id)
+) STRICT, WITHOUT ROWID;
+
+-- Answers that are owed.
+CREATE TABLE outbox (
+    id INTEGER NOT NULL PRIMARY KEY,
+    conversation_id TEXT REFERENCES conversations (id),
+    turn_id TEXT REFERENCES turns (id),
+    platform TEXT NOT NULL,
+    bot_id TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    thread_id TEXT,
+    reply_to_message_id TEXT,
+    kind TEXT NOT NULL CHECK (kind IN ('reply', 'command', 'notice')),
+    text TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('planned', 'sending', 'sent', 'unknown', 'failed')),
+    error TEXT,
+    created_at REAL NOT NULL
+) STRICT;
+CREATE INDEX outbox_owed ON outbox (id) WHERE state IN ('planned', 'sending', 'unknown');
+
+CREATE TABLE outbox_parts (
+    id INTEGER NOT NULL PRIMARY KEY,
+    outbox_id INTEGER NOT NULL REFERENCES outbox (id),
+    n INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('planned', 'sending', 'sent', 'unknown', 'failed')),
+    payload TEXT NOT NULL,
+    platform_message_id TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    error TEXT,
+    UNIQUE (outbox_id, n)
+) STRICT;
+
+-- Who compresses a conversation at this moment.
+CREATE TABLE leases (
+    conversation_id TEXT NOT NULL PRIMARY KEY REFERENCES conversations (id),
+    holder TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    expires_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A summary that was made ahead of time, good for exactly this state of the session.
+CREATE TABLE prepared (
+    session_id TEXT NOT NULL PRIMARY KEY REFERENCES sessions (id),
+    revision INTEGER NOT NULL,
+    covered_row_id INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    created_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id TEXT NOT NULL PRIMARY KEY,
+    session_key TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('once', 'every', 'cron')),
+    spec TEXT NOT NULL,
+    timezone TEXT,
+    payload TEXT NOT NULL DEFAULT '{}',
+    next_run_at REAL,
+    last_run_at REAL,
+    created_at REAL NOT NULL
+) STRICT;
+
+-- Facts about this file: the version of the search segmenter, whether the index is damaged.
+CREATE TABLE facts (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO facts (name, value) VALUES ('segmenter', '1');

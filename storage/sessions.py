@@ -1,0 +1,289 @@
+"""Owns conversations and sessions in SQL: who leads where, what is frozen, who compresses.
+
+Plain functions over a transaction (or, for reads, a connection); `storage.store` runs them.
+"""
+
+# ruff: noqa: D103 - a function without docstring is the port's method of that name
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from functools import lru_cache
+from typing import Any
+
+from agent.errors import SessionNotFound
+from agent.messages import ToolSchema
+from agent.sessions import (
+    CompressionState,
+    Conversation,
+    EndReason,
+    Link,
+    Session,
+    SessionInfo,
+    SessionPrefix,
+    UsageAnchor,
+)
+from storage.codec import clean, dump_json
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+
+Reader = sqlite3.Connection | Transaction
+
+_CONVERSATION = "SELECT c.id, c.owner, c.session_key, c.tip_session_id, c.created_at"
+_SESSION = (
+    "SELECT id, conversation_id, parent_session_id, link, revision, source, model, system_prompt,"
+    " tools, model_config, title, started_at, ended_at, end_reason, message_count,"
+    " anchor_prompt_tokens, anchor_output_tokens, anchor_row_id, compression, manifest"
+    " FROM sessions"
+)
+_LINEAGE = (
+    "WITH RECURSIVE back (id) AS ("
+    "  SELECT ?1 UNION SELECT s.parent_session_id FROM sessions s JOIN back ON s.id = back.id"
+    "  WHERE s.link = 'continuation'"
+    "), whole (id) AS ("
+    "  SELECT id FROM back UNION SELECT s.id FROM sessions s JOIN whole"
+    "  ON s.parent_session_id = whole.id AND s.link = 'continuation'"
+    ") "
+)
+_INFO = (
+    "SELECT s.id, s.conversation_id, s.parent_session_id, s.link, s.source, s.model, s.title,"
+    " s.started_at, s.ended_at, s.end_reason, s.message_count,"
+    " (SELECT coalesce(sum(m.tokens), 0) FROM messages m"
+    "  WHERE m.session_id = s.id AND m.active = 1)"
+    " FROM sessions s"
+)
+
+
+# --- conversations ------------------------------------------------------------------------------
+
+
+def conversation_for_key(db: Reader, session_key: str) -> Conversation | None:
+    query = (
+        f"{_CONVERSATION} FROM routes r JOIN conversations c ON c.id = r.conversation_id"
+        " WHERE r.session_key = ?"
+    )
+    row = db.execute(query, (session_key,)).fetchone()
+    return Conversation(*row) if row else None
+
+
+def conversation(db: Reader, conversation_id: str) -> Conversation | None:
+    query = f"{_CONVERSATION} FROM conversations c WHERE c.id = ?"
+    row = db.execute(query, (conversation_id,)).fetchone()
+    return Conversation(*row) if row else None
+
+
+def start_conversation(
+    tx: Transaction, session_key: str, owner: str, prefix: SessionPrefix, end_reason: EndReason
+) -> Session:
+    old = conversation_for_key(tx, session_key)
+    if old is not None:
+        # The first reason wins: a session that has ended keeps its own.
+        tx.execute(
+            "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ? AND ended_at IS NULL",
+            (tx.now, end_reason, old.tip_session_id),
+        )
+        faultpoint("start_conversation.ended_old")
+    return new_conversation(tx, session_key, owner, prefix)
+
+
+def new_conversation(
+    tx: Transaction, session_key: str, owner: str, prefix: SessionPrefix
+) -> Session:
+    """Make a conversation with one empty session, and lead the key to it."""
+    conversation_id, session_id = tx.new_id("c"), tx.new_id("s")
+    tx.execute(
+        "INSERT INTO conversations (id, owner, session_key, tip_session_id, created_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (conversation_id, owner, session_key, session_id, tx.now),
+    )
+    faultpoint("new_conversation.conversation")
+    insert_session(tx, session_id, conversation_id, prefix)
+    faultpoint("new_conversation.session")
+    tx.execute(
+        "INSERT INTO routes (session_key, conversation_id) VALUES (?, ?)"
+        " ON CONFLICT (session_key) DO UPDATE SET conversation_id = excluded.conversation_id",
+        (session_key, conversation_id),
+    )
+    faultpoint("new_conversation.route")
+    return session(tx, session_id)
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def insert_session(
+    tx: Transaction,
+    session_id: str,
+    conversation_id: str,
+    prefix: SessionPrefix,
+    *,
+    parent_id: str | None = None,
+    link: Link | None = None,
+    title: str | None = None,
+    compression: CompressionState | None = None,
+    manifest: dict[str, Any] | None = None,
+) -> None:
+    """An empty, live session."""
+    tools = [dataclasses.asdict(tool) for tool in prefix.tools]
+    tx.execute(
+        "INSERT INTO sessions (id, conversation_id, parent_session_id, link, source, model,"
+        " system_prompt, tools, model_config, title, started_at, compression, manifest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            session_id,
+            conversation_id,
+            parent_id,
+            link,
+            prefix.source,
+            prefix.model,
+            clean(prefix.system_prompt),
+            dump_json(tools),
+            dump_json(prefix.model_config),
+            title,
+            tx.now,
+            dump_compression(compression or CompressionState()),
+            None if manifest is None else dump_json(manifest),
+        ),
+    )
+
+
+def session(db: Reader, session_id: str) -> Session:
+    row = db.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    return _decode(row)
+
+
+def lineage(db: Reader, session_id: str) -> list[Session]:
+    # A child is always made after its parent, so rowids rise along the chain.
+    query = f"{_LINEAGE} {_SESSION} WHERE id IN (SELECT id FROM whole) ORDER BY rowid"
+    found = [_decode(row) for row in db.execute(query, (session_id,))]
+    if not found:
+        raise SessionNotFound(session_id)
+    return found
+
+
+def tip(db: Reader, session_id: str) -> Session:
+    return lineage(db, session_id)[-1]
+
+
+def tip_of_conversation(db: Reader, conversation_id: str) -> Session:
+    """The session that a conversation's pointer names.
+
+    Raises:
+        SessionNotFound: no such conversation.
+    """
+    found = conversation(db, conversation_id)
+    if found is None:
+        raise SessionNotFound(conversation_id)
+    return session(db, found.tip_session_id)
+
+
+def move_tip(tx: Transaction, conversation_id: str, session_id: str) -> None:
+    tx.execute(
+        "UPDATE conversations SET tip_session_id = ? WHERE id = ?", (session_id, conversation_id)
+    )
+
+
+def reopen(tx: Transaction, session_id: str) -> None:
+    tx.execute("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session_id,))
+
+
+def set_compression(tx: Transaction, session_id: str, state: CompressionState) -> None:
+    tx.execute(
+        "UPDATE sessions SET compression = ? WHERE id = ? AND ended_at IS NULL",
+        (dump_compression(state), session_id),
+    )
+
+
+def list_sessions(db: Reader, conversation_id: str | None, limit: int) -> list[SessionInfo]:
+    query = f"{_INFO} WHERE ?1 IS NULL OR s.conversation_id = ?1 ORDER BY s.rowid DESC LIMIT ?2"
+    return [SessionInfo(*row) for row in db.execute(query, (conversation_id, max(0, limit)))]
+
+
+def session_infos(db: Reader, session_ids: tuple[str, ...]) -> list[SessionInfo]:
+    found = []
+    for session_id in session_ids:
+        row = db.execute(f"{_INFO} WHERE s.id = ?", (session_id,)).fetchone()
+        if row is not None:
+            found.append(SessionInfo(*row))
+    return found
+
+
+# --- leases -------------------------------------------------------------------------------------
+
+
+def acquire_lease(tx: Transaction, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
+    if conversation(tx, conversation_id) is None:
+        raise SessionNotFound(conversation_id)
+    # One that ends further off than any lease lasts was written before the clock was set back.
+    changed = tx.execute(
+        "INSERT INTO leases (conversation_id, holder, generation, expires_at) VALUES (?, ?, 1, ?)"
+        " ON CONFLICT (conversation_id) DO UPDATE SET holder = excluded.holder,"
+        "  generation = generation + 1, expires_at = excluded.expires_at"
+        " WHERE holder = excluded.holder OR expires_at <= ? OR expires_at > excluded.expires_at",
+        (conversation_id, holder, tx.now + ttl_seconds, tx.now),
+    )
+    return changed.rowcount == 1
+
+
+def release_lease(tx: Transaction, conversation_id: str, holder: str) -> None:
+    tx.execute(
+        "DELETE FROM leases WHERE conversation_id = ? AND holder = ?", (conversation_id, holder)
+    )
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def dump_compression(state: CompressionState) -> str:
+    """Only what differs from the defaults, so that an old row reads well under new fields."""
+    default = CompressionState()
+    fields = {
+        field.name: value
+        for field in dataclasses.fields(state)
+        if (value := getattr(state, field.name)) != getattr(default, field.name)
+    }
+    return dump_json(fields)
+
+
+@lru_cache(maxsize=256)
+def load_compression(text: str) -> CompressionState:
+    """Fields that this version does not know are left out."""
+    known = {field.name for field in dataclasses.fields(CompressionState)}
+    stored = json.loads(text)
+    return CompressionState(**{name: stored[name] for name in stored.keys() & known})
+
+
+@lru_cache(maxsize=64)
+def _load_tools(text: str) -> tuple[ToolSchema, ...]:
+    return tuple(ToolSchema(**tool) for tool in json.loads(text))
+
+
+def _decode(row: tuple[Any, ...]) -> Session:
+    (
+        session_id, conversation_id, parent_id, link, revision, source, model, system_prompt,
+        tools, model_config, title, started_at, ended_at, end_reason, message_count,
+        anchor_prompt, anchor_output, anchor_row, compression, manifest,
+    ) = row  # fmt: skip
+    return Session(
+        id=session_id,
+        conversation_id=conversation_id,
+        parent_session_id=parent_id,
+        link=link,
+        revision=revision,
+        prefix=SessionPrefix(
+            source, model, system_prompt, _load_tools(tools), json.loads(model_config)
+        ),
+        title=title,
+        started_at=started_at,
+        ended_at=ended_at,
+        end_reason=end_reason,
+        message_count=message_count,
+        anchor=None
+        if anchor_prompt is None
+        else UsageAnchor(anchor_prompt, anchor_output, anchor_row),
+        compression=load_compression(compression),
+        manifest=None if manifest is None else json.loads(manifest),
+    )

@@ -1,0 +1,261 @@
+"""Owns aiosqlite: the connections, their threads, and the opening of a store on a file.
+
+Two things of aiosqlite are private and needed: running a callable on a connection's thread, and
+making that thread a daemon, so that a connection nobody closed can not keep the process from
+ending. Both are used in `Connection` and nowhere else; a test fails if an upgrade takes them away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Concatenate
+from urllib.parse import quote
+
+import aiosqlite
+
+from agent.errors import PosthouseError, StoreUnavailable
+from agent.messages import Message
+from agent.model_metadata import estimate_message_tokens
+from agent.ports import Clock, IdSource
+from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
+from storage.migrate import check_version, migrate, shipped
+from storage.store import P, SqlArchive, SqlStore, T
+
+_log = logging.getLogger(__name__)
+
+SET_ASIDE_NOTICE = (
+    "I could not finish this message: each attempt ended with a crash. It has been set aside."
+    " Please send it again, or something else."
+)
+
+
+class Connection:
+    """One SQLite connection on a thread of its own."""
+
+    def __init__(self, uri: str, pragmas: Sequence[str]) -> None:
+        self._uri = uri
+        self._pragmas = pragmas
+        self._raw: sqlite3.Connection | None = None
+        self._driver = aiosqlite.Connection(self._connect, iter_chunk_size=64)
+        self._driver._thread.daemon = True
+
+    @classmethod
+    async def open(cls, uri: str, pragmas: Sequence[str]) -> Connection:
+        """Connect. A cancelled open leaves nothing behind.
+
+        Raises:
+            StoreUnavailable: the file can not be opened, or is no database.
+        """
+        connection = cls(uri, pragmas)
+        connecting = asyncio.ensure_future(_awaited(connection._driver))
+        try:
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            # The driver forgets a connection whose opening was cancelled: let it arrive, close it.
+            await asyncio.wait([connecting])
+            await connection.close()
+            raise
+        except sqlite3.Error as exc:
+            raise StoreUnavailable(f"the database can not be opened: {exc}") from exc
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        raw = sqlite3.connect(self._uri, uri=True, isolation_level=None, cached_statements=256)
+        try:
+            for pragma in self._pragmas:
+                raw.execute(pragma)
+        except BaseException:
+            raw.close()
+            raise
+        self._raw = raw
+        return raw
+
+    async def run(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run this on the connection's thread, behind what was asked before."""
+        if self._raw is None:
+            raise StoreUnavailable("the store is closed")
+        result: T = await self._driver._execute(function, self._raw, *args, **kwargs)  # type: ignore[no-untyped-call]
+        return result
+
+    async def close(self) -> None:
+        """Let go of the file and the thread. May be called twice; a cancellation waits for it."""
+        if self._raw is None:
+            return
+        self._raw = None
+        await _whole(self._driver.close())
+
+
+async def _awaited(driver: aiosqlite.Connection) -> None:
+    await driver
+
+
+async def _whole(work: Coroutine[Any, Any, None]) -> None:
+    """Finish this even when cancelled, then let the cancellation pass."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class SqliteWriting:
+    """`storage.store.Writing`: the writer's loop occupies the writing connection's thread."""
+
+    def __init__(self, connection: Connection, writer: Writer) -> None:
+        self._connection = connection
+        self._writer = writer
+        self._serving = asyncio.ensure_future(connection.run(writer.serve))
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        result: T = await self._writer.submit(function, args)
+        return result
+
+    async def write_alone(
+        self,
+        function: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        result: T = await self._writer.submit(function, args, alone=True)
+        return result
+
+    async def close(self) -> None:
+        await _whole(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await self._writer.stop()
+            await asyncio.wait([self._serving])
+        finally:
+            await self._connection.close()
+
+
+class SqliteReading:
+    """`storage.store.Reading`: a connection that can neither write nor check-point."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        try:
+            return await self._connection.run(_in_read_transaction, function, args)
+        except sqlite3.Error as exc:
+            raise StoreUnavailable(f"the database can not be read: {exc}") from exc
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def _in_read_transaction(
+    connection: sqlite3.Connection, function: Callable[..., T], args: tuple[Any, ...]
+) -> T:
+    connection.execute("BEGIN")
+    try:
+        return function(connection, *args)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _uri(path: Path | str, mode: str) -> str:
+    return f"file:{quote(os.path.abspath(path))}?mode={mode}"
+
+
+async def open_store(
+    path: Path | str,
+    *,
+    clock: Clock,
+    ids: IdSource,
+    estimate: Callable[[Message], int] = estimate_message_tokens,
+    set_aside_notice: str = SET_ASIDE_NOTICE,
+) -> SqlStore:
+    """Open (and make, and migrate) the store in this file; the only writer, by its caller's word.
+
+    Raises:
+        DatabaseTooNew: it was written by a newer version.
+        StoreUnavailable: the file can not be opened, or is no database.
+    """
+    opened: list[Connection] = []
+    try:
+        writing = await Connection.open(_uri(path, "rwc"), WRITER_PRAGMAS)
+        opened.append(writing)
+        await _migrated(writing, clock.now())
+        for _ in ("reading", "archive"):
+            reader = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
+            opened.append(reader)
+    except BaseException:
+        for connection in reversed(opened):
+            await connection.close()
+        raise
+    writer = Writer(clock=clock, ids=ids, estimate=estimate, in_place=_same_file(path))
+    return SqlStore(
+        SqliteWriting(writing, writer),
+        *(SqliteReading(reader) for reader in opened[1:]),
+        set_aside_notice=set_aside_notice,
+    )
+
+
+async def open_archive(path: Path | str) -> SqlArchive:
+    """Open the file for looking only, beside a running daemon or without one.
+
+    Raises:
+        DatabaseTooNew: it was written by a newer version.
+        StoreUnavailable: there is no such file, or it is no database of ours.
+    """
+    connection = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
+    try:
+        version = await connection.run(check_version, shipped()[-1].version)
+        if version == 0:
+            raise StoreUnavailable(f"{path} holds no conversations yet")
+    except BaseException as exc:
+        await connection.close()
+        if isinstance(exc, sqlite3.Error):
+            raise StoreUnavailable(f"the database can not be opened: {exc}") from exc
+        raise
+    return SqlArchive(SqliteReading(connection))
+
+
+async def _migrated(connection: Connection, now: float) -> None:
+    try:
+        applied = await connection.run(migrate, now)
+    except PosthouseError:
+        raise
+    except sqlite3.Error as exc:
+        raise outage(exc) from exc
+    if applied:
+        _log.info("database migrated", extra={"files": applied})
+
+
+def _same_file(path: Path | str) -> Callable[[], bool]:
+    """A check that the file at the path is still the one that was opened."""
+    path = os.path.abspath(path)
+    opened = os.stat(path)
+
+    def check() -> bool:
+        try:
+            now = os.stat(path)
+        except OSError:
+            return False
+        return (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
+
+    return check

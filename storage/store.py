@@ -1,0 +1,290 @@
+"""Owns the store's face: each method of the port is one callable on the writer or on a reader."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from agent.mail import (
+    Cursor,
+    InboxItem,
+    InboxRecord,
+    OutboxDraft,
+    OutboxItem,
+    OutboxPart,
+    PartDraft,
+    Receipt,
+    SendState,
+)
+from agent.messages import Draft, Row
+from agent.ports import Appended, Usage
+from agent.sessions import (
+    ChangeResult,
+    CompressionState,
+    Conversation,
+    EndReason,
+    Hit,
+    InterruptedTurn,
+    LoadedSession,
+    RewriteRequest,
+    SearchScope,
+    Session,
+    SessionInfo,
+    SessionPrefix,
+    SplitRequest,
+    TurnOpening,
+    TurnOutcome,
+    TurnTicket,
+)
+from storage import changes, mailbox, search, sessions, turns
+from storage.database import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Reading(Protocol):
+    """A way to read what is committed."""
+
+    async def read(
+        self,
+        function: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run this on a read-only connection's thread, in one read transaction."""
+        ...
+
+    async def close(self) -> None:
+        """Let go. May be called twice."""
+        ...
+
+
+class Writing(Protocol):
+    """The way to the one writer."""
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run this in a transaction that it may share with other calls."""
+        ...
+
+    async def write_alone(
+        self,
+        function: Callable[Concatenate[Transaction, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run this in a transaction of its own: it takes long."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is queued and let go. May be called twice."""
+        ...
+
+
+class SqlArchive:
+    """`agent.ports.Archive` over read-only connections."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
+        return await self._reading.read(search.search, query, scope, limit)
+
+    async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
+        return await self._reading.read(search.window, message_id, before, after)
+
+    async def conversation_of_message(self, message_id: int) -> Conversation | None:
+        return await self._reading.read(search.conversation_of_message, message_id)
+
+    async def list_sessions(
+        self, *, conversation_id: str | None = None, limit: int = 50
+    ) -> list[SessionInfo]:
+        return await self._reading.read(sessions.list_sessions, conversation_id, limit)
+
+    async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
+        return await self._reading.read(sessions.session_infos, tuple(session_ids))
+
+    async def all_rows(self, session_id: str) -> list[Row]:
+        return await self._reading.read(search.all_rows, session_id)
+
+    async def lineage(self, session_id: str) -> list[Session]:
+        return await self._reading.read(sessions.lineage, session_id)
+
+    async def close(self) -> None:
+        await self._reading.close()
+
+
+class SqlStore(SqlArchive):
+    """`agent.ports.Store`: writes through the one writer, reads beside it."""
+
+    def __init__(
+        self, writing: Writing, reading: Reading, archive: Reading, *, set_aside_notice: str
+    ) -> None:
+        """``archive``: a connection of its own for what may take long."""
+        super().__init__(archive)
+        self._writing = writing
+        self._quick = reading
+        self._set_aside_notice = set_aside_notice
+
+    # conversations
+
+    async def conversation_for_key(self, session_key: str) -> Conversation | None:
+        return await self._quick.read(sessions.conversation_for_key, session_key)
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        return await self._quick.read(sessions.conversation, conversation_id)
+
+    async def start_conversation(
+        self,
+        session_key: str,
+        owner: str,
+        prefix: SessionPrefix,
+        *,
+        end_reason: EndReason = "reset",
+    ) -> Session:
+        return await self._writing.write(
+            sessions.start_conversation, session_key, owner, prefix, end_reason
+        )
+
+    # sessions
+
+    async def session(self, session_id: str) -> Session:
+        return await self._quick.read(sessions.session, session_id)
+
+    async def tip(self, session_id: str) -> Session:
+        return await self._quick.read(sessions.tip, session_id)
+
+    async def load(self, session_id: str) -> LoadedSession:
+        loaded, broken = await self._quick.read(changes.load, session_id)
+        if broken:
+            return await self._writing.write_alone(changes.load_repaired, session_id)
+        return loaded
+
+    async def split(self, request: SplitRequest) -> ChangeResult:
+        return await self._writing.write_alone(changes.split, request)
+
+    async def rewrite(self, request: RewriteRequest) -> ChangeResult:
+        return await self._writing.write_alone(changes.rewrite, request)
+
+    async def set_compression(self, session_id: str, state: CompressionState) -> None:
+        await self._writing.write(sessions.set_compression, session_id, state)
+
+    async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
+        return await self._writing.write(
+            sessions.acquire_lease, conversation_id, holder, ttl_seconds
+        )
+
+    async def release_lease(self, conversation_id: str, holder: str) -> None:
+        await self._writing.write(sessions.release_lease, conversation_id, holder)
+
+    # turns
+
+    async def begin_turn(self, opening: TurnOpening) -> TurnTicket:
+        return await self._writing.write(turns.begin_turn, opening)
+
+    async def append(
+        self,
+        ticket: TurnTicket,
+        session_id: str,
+        messages: Sequence[Draft],
+        *,
+        anchor_usage: Usage | None = None,
+    ) -> Appended:
+        return await self._writing.write(turns.append, ticket, session_id, messages, anchor_usage)
+
+    async def finish_turn(
+        self,
+        ticket: TurnTicket,
+        session_id: str,
+        outcome: TurnOutcome,
+        *,
+        final: Draft | None = None,
+        anchor_usage: Usage | None = None,
+        outbox: Sequence[OutboxDraft] = (),
+    ) -> tuple[OutboxItem, ...]:
+        return await self._writing.write(
+            turns.finish_turn, ticket, session_id, outcome, final, anchor_usage, tuple(outbox)
+        )
+
+    async def interrupt_turn(self, ticket: TurnTicket) -> None:
+        await self._writing.write(turns.interrupt_turn, ticket)
+
+    async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
+        return await self._writing.write_alone(
+            turns.recover_turns, crash_limit, self._set_aside_notice
+        )
+
+    async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
+        return await self._writing.write_alone(turns.resume_turn, ticket)
+
+    # mailbox
+
+    async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
+        return await self._writing.write(mailbox.accept, record, cursor)
+
+    async def quarantine(
+        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
+    ) -> None:
+        await self._writing.write(mailbox.quarantine, platform, bot_id, update_id, raw, reason)
+
+    async def open_inbox(self) -> list[InboxItem]:
+        return await self._quick.read(mailbox.open_inbox)
+
+    async def waiting_count(self, session_key: str) -> int:
+        return await self._quick.read(mailbox.waiting_count, session_key)
+
+    async def answer_inbox(
+        self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        return await self._writing.write(mailbox.answer_inbox, tuple(inbox_ids), tuple(outbox))
+
+    async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
+        return await self._writing.write(mailbox.owe, draft, conversation_id)
+
+    async def owed(self) -> list[OutboxItem]:
+        return await self._quick.read(mailbox.owed)
+
+    async def plan_parts(
+        self, outbox_id: int, parts: Sequence[PartDraft]
+    ) -> tuple[OutboxPart, ...]:
+        return await self._writing.write(mailbox.plan_parts, outbox_id, tuple(parts))
+
+    async def mark_part(
+        self,
+        part_id: int,
+        state: SendState,
+        *,
+        platform_message_id: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        await self._writing.write(mailbox.mark_part, part_id, state, platform_message_id, error)
+
+    async def fail_outbox(self, outbox_id: int, error: str) -> None:
+        await self._writing.write(mailbox.fail_outbox, outbox_id, error)
+
+    async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
+        return await self._quick.read(mailbox.cursors, platform, bot_id)
+
+    async def set_cursor(self, cursor: Cursor) -> None:
+        await self._writing.write(mailbox.set_cursor, cursor)
+
+    # life
+
+    async def rebuild_search_index(self) -> int:
+        """Make the full-text index anew; gives back how many messages it holds."""
+        return await self._writing.write_alone(search.rebuild)
+
+    async def close(self) -> None:
+        """Finish what is queued and let go. May be called twice."""
+        # The writer goes last: only it may check-point, and it does so on its way out.
+        try:
+            await self._quick.close()
+            await self._reading.close()
+        finally:
+            await self._writing.close()

@@ -1,0 +1,299 @@
+"""Owns turns in SQL: the two atomic steps, the rows in between, and the restart."""
+
+# ruff: noqa: D103 - a function without docstring is the port's method of that name
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+from agent.errors import SessionEnded, StaleTurn
+from agent.mail import Address, OutboxDraft, OutboxItem
+from agent.messages import Draft, Row, tool_call_ids
+from agent.ports import Appended, Usage
+from agent.sessions import (
+    InterruptedTurn,
+    LoadedSession,
+    Session,
+    TurnOpening,
+    TurnOutcome,
+    TurnTicket,
+)
+from storage import changes, mailbox, rows, sessions
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+from storage.repair import DELIBERATE_ENDS, plan_repair
+
+_log = logging.getLogger(__name__)
+
+_FENCE = (
+    "SELECT t.state = 'running', c.tip_session_id = s.id AND s.ended_at IS NULL, s.last_seq"
+    " FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+    " LEFT JOIN sessions s ON s.id = ? WHERE t.id = ?"
+)
+_COUNT_UP = "UPDATE sessions SET message_count = message_count + ?, last_seq = ? WHERE id = ?"
+_COUNT_UP_ANCHORED = (
+    "UPDATE sessions SET message_count = message_count + ?, last_seq = ?,"
+    " anchor_prompt_tokens = ?, anchor_output_tokens = ?, anchor_row_id = ? WHERE id = ?"
+)
+_OPEN_STATES = "('running', 'interrupted', 'crashed')"
+
+
+# --- first step ---------------------------------------------------------------------------------
+
+
+def begin_turn(tx: Transaction, opening: TurnOpening) -> TurnTicket:
+    claimed = _open_turn_of(tx, opening.inbox_ids)
+    if claimed is not None:
+        return claimed
+    if opening.inbox_ids and mailbox.all_answered(tx, opening.inbox_ids):
+        raise StaleTurn("these messages were answered before")
+    tip = _live_tip(tx, opening)
+    faultpoint("begin_turn.tip")
+    _answer_open_calls(tx, tip.id)
+    faultpoint("begin_turn.stubs")
+    (row,) = changes.append_rows(tx, tip.id, (opening.message,))
+    faultpoint("begin_turn.message")
+    turn_id = tx.new_id("t")
+    tx.execute(
+        "INSERT INTO turns (id, conversation_id, session_id, session_key, owner, user_row_id,"
+        " state, started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?)",
+        (
+            turn_id, tip.conversation_id, tip.id, opening.session_key, opening.owner, row.id,
+            tx.now,
+        ),
+    )  # fmt: skip
+    faultpoint("begin_turn.turn")
+    mailbox.claim(tx, opening.inbox_ids, turn_id)
+    faultpoint("begin_turn.claimed")
+    return TurnTicket(turn_id, tip.conversation_id, tip.id, row.id)
+
+
+def _open_turn_of(tx: Transaction, inbox_ids: Sequence[int]) -> TurnTicket | None:
+    """The turn that has claimed one of these rows and is not over."""
+    for inbox_id in inbox_ids:
+        row = tx.execute(
+            "SELECT t.id, t.conversation_id, t.session_id, t.user_row_id FROM inbox i"
+            f" JOIN turns t ON t.id = i.turn_id WHERE i.id = ? AND t.state IN {_OPEN_STATES}",
+            (inbox_id,),
+        ).fetchone()
+        if row is not None:
+            _set_running(tx, row[0])
+            return TurnTicket(*row)
+    return None
+
+
+def _live_tip(tx: Transaction, opening: TurnOpening) -> Session:
+    """Where the key's conversation goes on; it is started, or its tip reopened, if need be."""
+    conversation = sessions.conversation_for_key(tx, opening.session_key)
+    if conversation is None:
+        return sessions.new_conversation(tx, opening.session_key, opening.owner, opening.prefix)
+    tip = sessions.session(tx, conversation.tip_session_id)
+    if tip.ended_at is None:
+        return tip
+    newest = sessions.tip(tx, tip.id)
+    if newest.id != tip.id:
+        _log.warning("tip moved on to its successor", extra={"session_id": newest.id})
+        sessions.move_tip(tx, conversation.id, newest.id)
+    if newest.ended_at is None:
+        return newest
+    if newest.end_reason in DELIBERATE_ENDS:
+        _log.info("conversation had ended, starting another", extra={"session_id": newest.id})
+        return sessions.new_conversation(tx, opening.session_key, opening.owner, opening.prefix)
+    _log.warning("reopened a session without successor", extra={"session_id": newest.id})
+    sessions.reopen(tx, newest.id)
+    return sessions.session(tx, newest.id)
+
+
+def _answer_open_calls(tx: Transaction, session_id: str) -> None:
+    """A result that a crash swallowed would make every later request invalid."""
+    end = rows.end_of_list(tx, session_id)
+    if not end or not tool_call_ids(end[0].message):
+        return
+    repair = plan_repair(end)
+    if repair is not None and repair.is_append:
+        changes.append_rows(tx, session_id, repair.stubs)
+
+
+# --- in between ---------------------------------------------------------------------------------
+
+
+def append(
+    tx: Transaction,
+    ticket: TurnTicket,
+    session_id: str,
+    messages: Sequence[Draft],
+    anchor_usage: Usage | None,
+) -> Appended:
+    running, live, last_seq = _fence(tx, ticket, session_id)
+    if not running:
+        raise StaleTurn(ticket.turn_id)
+    if not live:
+        raise SessionEnded(session_id)
+    return Appended(tuple(_store(tx, session_id, last_seq, messages, anchor_usage)))
+
+
+def _fence(tx: Transaction, ticket: TurnTicket, session_id: str) -> tuple[bool, bool, int]:
+    found = tx.execute(_FENCE, (session_id, ticket.turn_id)).fetchone()
+    return found if found is not None else (False, False, 0)
+
+
+def _store(
+    tx: Transaction,
+    session_id: str,
+    last_seq: int,
+    messages: Sequence[Draft],
+    usage: Usage | None,
+) -> list[Row]:
+    stored = []
+    for draft in messages:
+        last_seq += 1
+        stored.append(rows.insert(tx, session_id, last_seq, draft))
+        faultpoint("append.message")
+    # A usage of zero says nothing; the last real measurement is worth more.
+    if stored and usage is not None and usage.prompt_tokens > 0:
+        tx.execute(
+            _COUNT_UP_ANCHORED,
+            (
+                len(stored), last_seq, usage.prompt_tokens, usage.output_tokens, stored[0].id,
+                session_id,
+            ),
+        )  # fmt: skip
+    elif stored:
+        tx.execute(_COUNT_UP, (len(stored), last_seq, session_id))
+    faultpoint("append.counted")
+    return stored
+
+
+# --- second step --------------------------------------------------------------------------------
+
+
+def finish_turn(
+    tx: Transaction,
+    ticket: TurnTicket,
+    session_id: str,
+    outcome: TurnOutcome,
+    final: Draft | None,
+    anchor_usage: Usage | None,
+    outbox: Sequence[OutboxDraft],
+) -> tuple[OutboxItem, ...]:
+    running, live, last_seq = _fence(tx, ticket, session_id)
+    if not running:
+        raise StaleTurn(ticket.turn_id)
+    if final is not None:
+        if not live:
+            raise SessionEnded(session_id)
+        _store(tx, session_id, last_seq, (final,), anchor_usage)
+        faultpoint("finish_turn.final")
+    items = mailbox.owe_all(tx, outbox, ticket.conversation_id, ticket.turn_id)
+    faultpoint("finish_turn.owed")
+    mailbox.answer_turn(tx, ticket.turn_id)
+    faultpoint("finish_turn.answered")
+    _end(tx, ticket.turn_id, outcome)
+    faultpoint("finish_turn.over")
+    return items
+
+
+def _end(tx: Transaction, turn_id: str, outcome: TurnOutcome) -> None:
+    tx.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (outcome, tx.now, turn_id))
+
+
+# --- restart ------------------------------------------------------------------------------------
+
+
+def interrupt_turn(tx: Transaction, ticket: TurnTicket) -> None:
+    tx.execute(
+        "UPDATE turns SET state = 'interrupted' WHERE id = ? AND state = 'running'",
+        (ticket.turn_id,),
+    )
+
+
+def recover_turns(tx: Transaction, crash_limit: int, notice: str) -> list[InterruptedTurn]:
+    query = (
+        "SELECT id, conversation_id, session_id, user_row_id, session_key, owner, started_at,"
+        f" crashes, crash_row_id, state FROM turns WHERE state IN {_OPEN_STATES} ORDER BY rowid"
+    )
+    newest = rows.newest_id(tx)
+    recovered = []
+    for row in tx.execute(query).fetchall():
+        turn_id, conversation_id, _, user_row_id, key, owner, started_at, crashes, mark, state = row
+        if state == "running":
+            progress = _progress_since(tx, conversation_id, max(mark, user_row_id))
+            crashes = 1 if progress else crashes + 1
+            tx.execute(
+                "UPDATE turns SET state = 'crashed', crashes = ?, crash_row_id = ? WHERE id = ?",
+                (crashes, newest, turn_id),
+            )
+            faultpoint("recover_turns.counted")
+        inbox_ids = mailbox.ids_of_turn(tx, turn_id)
+        if state != "interrupted" and crashes >= crash_limit:
+            _set_aside(tx, turn_id, conversation_id, key, inbox_ids, notice)
+            continue
+        ticket = TurnTicket(*row[:4])
+        orderly = state == "interrupted"
+        recovered.append(
+            InterruptedTurn(ticket, key, owner, inbox_ids, started_at, crashes, orderly)
+        )
+    return recovered
+
+
+def _progress_since(tx: Transaction, conversation_id: str, row_id: int) -> bool:
+    """Has the turn stored a step of its own? Copies, summaries and stubs are none."""
+    query = (
+        "SELECT EXISTS (SELECT 1 FROM messages m JOIN sessions s ON s.id = m.session_id"
+        " WHERE m.id > ? AND s.conversation_id = ? AND m.role IN ('assistant', 'tool')"
+        " AND m.kind IS NULL AND m.origin_id IS NULL)"
+    )
+    (found,) = tx.execute(query, (row_id, conversation_id)).fetchone()
+    return bool(found)
+
+
+def _set_aside(
+    tx: Transaction,
+    turn_id: str,
+    conversation_id: str,
+    session_key: str,
+    inbox_ids: Sequence[int],
+    notice: str,
+) -> None:
+    """A turn that always ends in a crash must not keep everybody else from being served."""
+    _log.error("turn set aside after repeated crashes", extra={"turn_id": turn_id})
+    address = mailbox.address_of(tx, inbox_ids) or address_of_key(session_key)
+    _end(tx, turn_id, "failed")
+    faultpoint("recover_turns.failed")
+    mailbox.answer_turn(tx, turn_id)
+    faultpoint("recover_turns.answered")
+    if address is not None:
+        draft = OutboxDraft(address, notice, "notice")
+        mailbox.owe_all(tx, (draft,), conversation_id, turn_id)
+        faultpoint("recover_turns.owed")
+
+
+def address_of_key(session_key: str) -> Address | None:
+    """Where a session key's chat is, for a turn that no message began."""
+    try:
+        platform, bot_id, chat_id, thread_id, _ = json.loads(session_key)
+    except ValueError:
+        return None
+    return Address(platform, bot_id, chat_id, thread_id)
+
+
+def resume_turn(tx: Transaction, ticket: TurnTicket) -> LoadedSession:
+    if not _set_running(tx, ticket.turn_id):
+        raise StaleTurn(ticket.turn_id)
+    faultpoint("resume_turn.running")
+    tip = sessions.tip_of_conversation(tx, ticket.conversation_id)
+    if tip.ended_at is not None and tip.end_reason not in DELIBERATE_ENDS:
+        newest = sessions.tip(tx, tip.id)
+        sessions.move_tip(tx, ticket.conversation_id, newest.id)
+        if newest.ended_at is not None and newest.end_reason not in DELIBERATE_ENDS:
+            sessions.reopen(tx, newest.id)
+        tip = newest
+    return changes.load_repaired(tx, tip.id)
+
+
+def _set_running(tx: Transaction, turn_id: str) -> bool:
+    changed = tx.execute(
+        f"UPDATE turns SET state = 'running' WHERE id = ? AND state IN {_OPEN_STATES}", (turn_id,)
+    )
+    return changed.rowcount == 1
