@@ -281,7 +281,7 @@ class Compactor(Protocol):
     async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
         """Take in a real prompt size (anti-thrash, pressure); gives back the session as it is now.
 
-        Called after the response's message is stored.
+        Called for every response, before its message is stored.
         """
         ...
 

@@ -28,9 +28,12 @@ OPENING = "(the conversation goes on)"
 GO_ON = "(go on)"
 ERROR_PREFIX = "[error]"
 """A tool result that begins so is sent as an error."""
-NO_RESULT = f"{ERROR_PREFIX} interrupted, outcome unknown"
+INTERRUPTED_PREFIX = "[interrupted"
+"""So begins what the store puts in place of a result that a crash swallowed."""
+NO_RESULT = f"{INTERRUPTED_PREFIX}, outcome unknown]"
 
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_ERRORS = (ERROR_PREFIX, INTERRUPTED_PREFIX)
 _MAX_NAME_CHARS = 128
 _MAX_ID_CHARS = 64
 
@@ -193,6 +196,6 @@ def _result_blocks(
 def _result_block(wire_id: str, result: Message) -> Block:
     content = _content_blocks(result.get("content")) or [_text(NO_OUTPUT)]
     block: Block = {"type": "tool_result", "tool_use_id": wire_id, "content": content}
-    if content[0]["type"] == "text" and content[0]["text"].startswith(ERROR_PREFIX):
+    if content[0]["type"] == "text" and content[0]["text"].startswith(_ERRORS):
         block["is_error"] = True
     return block

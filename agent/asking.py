@@ -1,0 +1,220 @@
+"""Owns one question to the model within a turn, and every way of making it fit."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+from agent.errors import (
+    ContextOverflow,
+    ModelError,
+    OutputLimitTooHigh,
+    RequestTooLarge,
+    ThinkingMismatch,
+)
+from agent.history import History, thinking_stripped
+from agent.ports import (
+    CompactionTrigger,
+    Compactor,
+    LanguageModel,
+    ModelRequest,
+    ModelResponse,
+    SessionStore,
+    TurnObserver,
+    Usage,
+)
+from agent.sessions import RewriteRequest
+
+MAX_COMPACTIONS = 3
+MAX_LOWERED = 3
+MIN_OUTPUT_TOKENS = 256
+"""If less than this is left for the answer, it is the prompt that is too long."""
+
+log = logging.getLogger(__name__)
+
+
+class Asker:
+    """Asks with what the history holds; keeps what it had to learn until the turn is over."""
+
+    def __init__(
+        self,
+        *,
+        history: History,
+        model: LanguageModel,
+        store: SessionStore,
+        compactor: Compactor,
+        observer: TurnObserver,
+        max_tokens: int,
+        cache_ttl: Literal["5m", "1h"] | None,
+    ) -> None:
+        self._history = history
+        self._model = model
+        self._store = store
+        self._compactor = compactor
+        self._observer = observer
+        self._max_tokens = max_tokens
+        self._ceiling_tokens: int | None = None
+        self._cache_ttl = cache_ttl
+        self._lowered = 0
+        self._images_kept: int | None = None
+        self._thinking_stripped = False
+        self._compaction_failed = False
+        self._shown = False
+        self.calls = 0
+        """Answers got so far."""
+        self.compactions = 0
+        self.total = Usage()
+
+    async def ask(self, *, continues_pause: bool = False) -> ModelResponse:
+        """One complete answer.
+
+        Raises:
+            ModelError: Nothing helped.
+        """
+        while True:
+            request = self._request(continues_pause)
+            try:
+                response = await self._model.respond(request, on_text=self._show)
+            except ContextOverflow as exc:
+                await self._overflowed(exc)
+            except OutputLimitTooHigh as exc:
+                await self._lower_budget(exc)
+            except RequestTooLarge as exc:
+                await self._drop_images(exc)
+            except ThinkingMismatch as exc:
+                await self._strip_thinking(exc)
+            else:
+                await self._count(response)
+                return response
+            self.take_back()
+            # What was changed may have ended the pause.
+            continues_pause = continues_pause and self._ends_with_assistant()
+
+    def take_back(self) -> None:
+        """What was shown so far is not the answer."""
+        if self._shown:
+            self._observer.on_text("")
+            self._shown = False
+
+    async def compact_if_due(self, trigger: CompactionTrigger) -> None:
+        """Compress before the next call, if it is time; a failure is no obstacle to asking."""
+        if self._compaction_failed or self.compactions >= MAX_COMPACTIONS:
+            return
+        if self._compactor.due(self._history.loaded).due:
+            self._compaction_failed = not await self._compact(trigger, proven=False)
+
+    async def make_room(self) -> bool:
+        """The model stopped because the window is full: compress. False: it did not help."""
+        self.take_back()
+        if self.compactions >= MAX_COMPACTIONS:
+            return False
+        return await self._compact("overflow", proven=True)
+
+    def raise_budget(self) -> bool:
+        """Twice the room for the answer; False if the provider has said that there is no more."""
+        wanted = self._max_tokens * 2
+        if self._ceiling_tokens is not None:
+            wanted = min(wanted, self._ceiling_tokens)
+        if wanted <= self._max_tokens:
+            return False
+        self._max_tokens = wanted
+        return True
+
+    # --- recoveries: each returns when it is worth asking again, and raises when it is not
+
+    async def _overflowed(self, error: ModelError, limit_tokens: int | None = None) -> None:
+        if isinstance(error, ContextOverflow):
+            limit_tokens = error.limit_tokens
+        if limit_tokens is not None:
+            self._compactor.note_limit(limit_tokens)
+        if self.compactions >= MAX_COMPACTIONS or not await self._compact("overflow", proven=True):
+            raise error
+
+    async def _lower_budget(self, error: OutputLimitTooHigh) -> None:
+        """The answer may not be so long: that says nothing about the prompt."""
+        limit = error.limit_tokens
+        if limit is None or limit >= self._max_tokens:
+            limit = self._max_tokens // 2
+        self._lowered += 1
+        if self._lowered > MAX_LOWERED:
+            raise error
+        if limit < MIN_OUTPUT_TOKENS:
+            await self._overflowed(error)
+            return
+        self._max_tokens = self._ceiling_tokens = limit
+
+    async def _drop_images(self, error: RequestTooLarge) -> None:
+        """First all but the newest image, then that one too, then the history shrinks."""
+        if self._images_kept == 0 or not self._history.has_images:
+            await self._overflowed(error)
+        else:
+            self._images_kept = 1 if self._images_kept is None else 0
+
+    async def _strip_thinking(self, error: ThinkingMismatch) -> None:
+        """The prefix is another one than that which the thinking was made behind.
+
+        It will not fit ever again, so it is taken out of the stored list, once.
+        """
+        loaded = self._history.loaded
+        entries = thinking_stripped(loaded.rows)
+        if self._thinking_stripped or entries is None:
+            raise error
+        self._thinking_stripped = True
+        log.warning("Thinking no longer fits its prefix", extra={"session_id": loaded.session.id})
+        result = await self._store.rewrite(
+            RewriteRequest(
+                session_id=loaded.session.id,
+                expected_revision=loaded.session.revision,
+                covered_row_id=loaded.last_row_id,
+                entries=entries,
+            )
+        )
+        self._history.replace(await self._store.load(result.tip.id))
+
+    # --- steps
+
+    async def _compact(self, trigger: CompactionTrigger, *, proven: bool) -> bool:
+        result = await self._compactor.compact(
+            self._history.loaded,
+            trigger,
+            overflow_proven=proven,
+            notify=self._observer.on_notice,
+        )
+        self._history.replace(result.loaded)
+        if result.outcome != "compressed":
+            return False
+        self.compactions += 1
+        return True
+
+    async def _count(self, response: ModelResponse) -> None:
+        self.calls += 1
+        usage = response.usage
+        if usage is None:
+            return
+        total = self.total
+        self.total = Usage(
+            total.input_tokens + usage.input_tokens,
+            total.output_tokens + usage.output_tokens,
+            total.cache_read_tokens + usage.cache_read_tokens,
+            total.cache_write_tokens + usage.cache_write_tokens,
+        )
+        self._history.replace(await self._compactor.note_usage(self._history.loaded, usage))
+
+    def _request(self, continues_pause: bool) -> ModelRequest:
+        prefix = self._history.loaded.session.prefix
+        return ModelRequest(
+            system=prefix.system_prompt,
+            messages=self._history.to_send(images_kept=self._images_kept),
+            max_tokens=self._max_tokens,
+            tools=prefix.tools,
+            cache_ttl=self._cache_ttl,
+            continues_pause=continues_pause,
+        )
+
+    def _ends_with_assistant(self) -> bool:
+        rows = self._history.loaded.rows
+        return bool(rows) and rows[-1].message["role"] == "assistant"
+
+    def _show(self, delta: str) -> None:
+        self._shown = delta != ""
+        self._observer.on_text(delta)
