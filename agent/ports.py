@@ -408,9 +408,13 @@ class SessionStore(Protocol):
         """Claim the inbox rows, store the user's message and the turn's row: one transaction.
 
         The key's conversation and its first session are made if they are missing; an ended tip
-        without a successor is reopened; unanswered calls at the end of the list are answered by
-        stubs first. Called again with an inbox row that a running turn has claimed already, it
-        gives that turn back and stores nothing.
+        without a successor is reopened (unless somebody ended it on purpose: reset, idle, daily;
+        then another conversation starts); unanswered calls at the end of the list are answered by
+        stubs first. Called again with an inbox row that a turn has claimed which is not over, it
+        gives that turn back, running, and stores nothing.
+
+        Raises:
+            StaleTurn: every one of these inbox rows was answered before.
         """
         ...
 
