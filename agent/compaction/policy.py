@@ -138,21 +138,32 @@ def after_failure(
 
 
 def after_compression(
-    state: CompressionState, body: str, now: float, *, fallback: bool
+    state: CompressionState,
+    body: str,
+    now: float,
+    *,
+    mode: Literal["prune", "summary", "deterministic"],
 ) -> CompressionState:
-    """The state after a compression: the size is unknown until the next usage."""
-    streak = state.fallback_streak + 1 if fallback else 0
-    return state.changed(
-        count=state.count + 1,
-        awaiting_usage=True,
-        cooldown_until=state.cooldown_until if fallback else 0.0,
-        cooldown_reason=state.cooldown_reason if fallback else "",
-        timeout_streak=state.timeout_streak if fallback else 0,
-        fallback_streak=streak,
-        blocked_at=now if streak >= BLOCK_AFTER else state.blocked_at,
-        told_reason=state.told_reason if fallback else "",
-        previous_summary=body,
-    )
+    """The state after a compression: the size is unknown until the next usage.
+
+    Only a healthy summary ends a cool-down and the row of makeshift ones.
+    """
+    done = state.changed(count=state.count + 1, awaiting_usage=True, previous_summary=body)
+    match mode:
+        case "summary":
+            return done.changed(
+                cooldown_until=0.0,
+                cooldown_reason="",
+                timeout_streak=0,
+                fallback_streak=0,
+                told_reason="",
+            )
+        case "deterministic":
+            streak = state.fallback_streak + 1
+            blocked_at = now if streak >= BLOCK_AFTER else state.blocked_at
+            return done.changed(fallback_streak=streak, blocked_at=blocked_at)
+        case "prune":
+            return done
 
 
 def after_nothing(state: CompressionState, now: float) -> CompressionState:

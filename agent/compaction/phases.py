@@ -1,0 +1,221 @@
+"""Owns a compression's working state between its phases, and the arithmetic they share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
+from agent.compaction.boundary import Boundaries, CutRules, find_boundaries, is_note, is_summary
+from agent.compaction.frame import SummaryText, parse_summary, render_summary
+from agent.compaction.manifest import Loss, Mode, build_manifest
+from agent.compaction.prune import prune_messages, shrink_tail
+from agent.compaction.verbatim import choose_quotes, find_identifiers
+from agent.messages import Message, is_real_user, newest_real_user, text_of
+from agent.model_metadata import Triggers, estimate_messages_tokens_rough, messages_tokens
+
+PRUNE_ENOUGH_RATIO = 0.6
+"""Pruning alone is enough if it brings the prompt to this share of the threshold."""
+FIT_RATIO = 0.75
+"""A compressed prompt should come to at most this share of the threshold."""
+MAX_BIAS = 4.0
+"""A real size further off the estimate than this says something else than "estimated too low"."""
+VERBATIM_RATIO = 0.05
+IDENTIFIER_TOKENS = 2000
+MIN_HEAD_RATIO = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a compression starts from: the list, its sizes, the cut, what pruning gives."""
+
+    messages: Sequence[Message]
+    """Every call answered."""
+    tokens: Sequence[int]
+    cut: Boundaries | None
+    pruned: Mapping[int, Message]
+    fixed_tokens: int
+    """System prompt and tools, where they are not in the list."""
+    bias: float
+    """Real tokens for each estimated one; 1 if nothing real is known, never less."""
+    triggers: Triggers
+    previous: SummaryText | None
+    newest_user: int | None
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Estimate of the list as it is."""
+        return sum(self.tokens)
+
+    def projected(self, messages: Sequence[Message]) -> int:
+        """The prompt size to expect from a list."""
+        estimate = estimate_messages_tokens_rough(messages) + self.fixed_tokens
+        return int(estimate * self.bias)
+
+    @property
+    def new_middle(self) -> list[Message]:
+        """What the summary has to take in, the originals."""
+        if self.cut is None:
+            return []
+        middle = (self.messages[i] for i in self.cut.middle)
+        return [m for m in middle if not (is_summary(m) or is_note(m))]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A finished list with what is worth knowing about it."""
+
+    messages: list[Message]
+    mode: Mode
+    body: str = ""
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+
+def make_plan(
+    messages: Sequence[Message],
+    triggers: Triggers,
+    *,
+    protect_first_n: int,
+    protect_last_n: int,
+    decayed: bool,
+    fixed_tokens: int = 0,
+    current_tokens: int | None = None,
+) -> Plan:
+    """Phases 1 and 2: where to cut, and what pruning outside the tail gives."""
+    whole = repair_pairs(messages)
+    tokens = messages_tokens(whole)
+    rules = CutRules(
+        protect_first_n=0 if decayed else protect_first_n,
+        protect_last_n=protect_last_n,
+        tail_tokens=triggers.tail_tokens,
+        head_tokens=int(triggers.threshold_tokens * MIN_HEAD_RATIO),
+    )
+    cut = find_boundaries(whole, tokens, rules)
+    outside = range(cut.system_end, cut.tail_start) if cut is not None else range(0)
+    estimate = sum(tokens) + fixed_tokens
+    real = current_tokens or 0
+    earlier = [m for m in whole if is_summary(m)]
+    return Plan(
+        messages=whole,
+        tokens=tokens,
+        cut=cut,
+        pruned=prune_messages(whole, outside),
+        fixed_tokens=fixed_tokens,
+        bias=min(MAX_BIAS, max(1.0, real / estimate)) if estimate else 1.0,
+        triggers=triggers,
+        previous=parse_summary(text_of(earlier[-1]["content"])) if earlier else None,
+        newest_user=newest_real_user(whole),
+    )
+
+
+def pruned_only(plan: Plan) -> Attempt | None:
+    """The list after pruning, if the list was too long and pruning alone makes it short enough."""
+    if not plan.pruned or plan.projected(plan.messages) < plan.triggers.threshold_tokens:
+        return None
+    shorter = with_changes(plan.messages, plan.pruned)
+    if plan.projected(shorter) > PRUNE_ENOUGH_RATIO * plan.triggers.threshold_tokens:
+        return None
+    return _attempt(plan, shorter, "prune", covered=(), summary=None, pruned=len(plan.pruned))
+
+
+def shrunk_only(plan: Plan) -> Attempt | None:
+    """For a list in which nothing can be summarised: its bulky results are shortened, in the tail.
+
+    None if that changes nothing.
+    """
+    changes = dict(plan.pruned)
+    start = plan.cut.tail_start if plan.cut is not None else 0
+    base = with_changes(plan.messages, changes)
+    changes.update(
+        shrink_tail(plan.messages, range(start, len(plan.messages)), _excess(plan, base))
+    )
+    if not changes:
+        return None
+    shorter = with_changes(plan.messages, changes)
+    return _attempt(plan, shorter, "prune", covered=(), summary=None, pruned=len(changes))
+
+
+def assembled(plan: Plan, body: str, mode: Mode, calls: int) -> Attempt:
+    """Phases 4 and 5: the summary in its frame, the new list, its manifest."""
+    cut = plan.cut
+    if cut is None:
+        raise ValueError("nothing was cut out, so there is nothing to assemble")
+    covered = plan.new_middle
+    summary, left_out = _summary_text(plan, covered, body)
+    content = render_summary(summary)
+    result = assemble(plan.messages, cut, content, plan.pruned)
+    changes = dict(plan.pruned)
+    extra = shrink_tail(plan.messages, cut.tail, _excess(plan, result))
+    if extra:
+        changes.update(extra)
+        result = assemble(plan.messages, cut, content, changes)
+    still_there = sum(1 for i in changes if i in set(cut.head) | set(cut.after_summary))
+    return _attempt(
+        plan,
+        repair_pairs(result),
+        mode,
+        covered=covered,
+        summary=summary,
+        pruned=still_there,
+        parts=calls,
+        identifiers_left_out=left_out,
+    )
+
+
+def refusal(plan: Plan, attempt: Attempt) -> str:
+    """Why a finished list must not be taken; "" if it may: valid, and smaller."""
+    problem = problem_with(plan.messages, attempt.messages, plan.newest_user)
+    if problem:
+        return problem
+    after = estimate_messages_tokens_rough(attempt.messages)
+    if after >= plan.estimated_tokens:
+        return "nothing could be made smaller"
+    return ""
+
+
+def _excess(plan: Plan, result: Sequence[Message]) -> int:
+    """Estimated tokens by which a list is larger than it should be."""
+    allowed = FIT_RATIO * plan.triggers.threshold_tokens
+    return int((plan.projected(result) - allowed) / plan.bias)
+
+
+def _summary_text(plan: Plan, covered: Sequence[Message], body: str) -> tuple[SummaryText, int]:
+    previous = plan.previous or SummaryText(body="")
+    share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
+    asked = [message for message in covered if is_real_user(message)]
+    quotes, not_quoted = choose_quotes(asked, previous, share)
+    identifiers, left_out = find_identifiers(
+        covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
+    )
+    return SummaryText(body, identifiers, quotes, not_quoted), left_out
+
+
+def _attempt(
+    plan: Plan,
+    result: list[Message],
+    mode: Mode,
+    *,
+    covered: Sequence[Message],
+    summary: SummaryText | None,
+    pruned: int,
+    parts: int = 0,
+    identifiers_left_out: int = 0,
+) -> Attempt:
+    loss = Loss(
+        mode=mode,
+        tokens_before=plan.estimated_tokens,
+        tokens_after=estimate_messages_tokens_rough(result),
+        rows_before=len(plan.messages),
+        rows_after=len(result),
+        pruned=pruned,
+        parts=parts,
+        identifiers_left_out=identifiers_left_out,
+    )
+    kept_body = plan.previous.body if plan.previous is not None else ""
+    return Attempt(
+        messages=result,
+        mode=mode,
+        body=summary.body if summary is not None else kept_body,
+        manifest=build_manifest(loss, covered, summary),
+    )

@@ -1,0 +1,381 @@
+"""Owns the built-in context engine: names the phases of a compression in order, nothing else."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from agent.clock import SystemClock
+from agent.compaction.fallback import deterministic_body
+from agent.compaction.phases import (
+    Attempt,
+    Plan,
+    assembled,
+    make_plan,
+    pruned_only,
+    refusal,
+    shrunk_only,
+)
+from agent.compaction.policy import (
+    FailureKind,
+    after_compression,
+    after_failure,
+    after_nothing,
+    after_usage,
+    classify,
+    cooldown_left,
+    describe,
+    verdict,
+)
+from agent.compaction.prune import calls_by_id, stand_in
+from agent.compaction.summariser import AuxiliarySideModel, Summariser, Summary
+from agent.compaction.summary import SummaryMaterial, SummaryRejected
+from agent.context_engine import ContextEngine, sanitize_memory_context
+from agent.errors import ModelError, ModelUnavailable
+from agent.messages import Message, text_of
+from agent.model_metadata import TriggerRules, Triggers, resolve_window, triggers_for
+from agent.ports import Clock, SideModel
+from agent.sessions import CompressionState
+
+log = logging.getLogger(__name__)
+
+AttemptOutcome = Literal["none", "compressed", "nothing_to_do", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class LastAttempt:
+    """How the last call of `ContextCompressor.compress` ended."""
+
+    outcome: AttemptOutcome = "none"
+    reason: str = ""
+    """In words that a user may read."""
+    failure: FailureKind | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+
+class ContextCompressor(ContextEngine):
+    """The built-in engine: prune, cut, summarise, assemble.
+
+    A summary that can not be made aborts: `compress` gives back the very list it was given. Only
+    while `overflow_proven` is set does a summary without a model stand in.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        threshold_percent: float = 0.50,
+        protect_first_n: int = 3,
+        protect_last_n: int = 20,
+        quiet_mode: bool = False,
+        summary_model_override: str | None = None,
+        base_url: str = "",
+        api_key: str = "",
+        config_context_length: int | None = None,
+        provider: str = "",
+        api_mode: str = "",
+        summary_target_ratio: float = 0.20,
+        abort_on_summary_failure: bool = False,
+        max_tokens: int | None = None,
+        *,
+        side_model: SideModel | None = None,
+        clock: Clock | None = None,
+        rules: TriggerRules | None = None,
+        summary_window_tokens: int | None = None,
+    ) -> None:
+        """Build the engine of one conversation.
+
+        Args:
+            model: The conversation's model.
+            threshold_percent: Share of the window that triggers; ``rules`` wins over it.
+            protect_first_n: Messages of the head, until the first compression.
+            protect_last_n: Messages of the tail, as long as they are not too large.
+            quiet_mode: Accepted; this engine never prints.
+            summary_model_override: Makes the summaries; the conversation's model is second.
+            base_url: For the default side model.
+            api_key: For the default side model.
+            config_context_length: The window; None: from the table.
+            provider: For per-model thresholds and the default side model.
+            api_mode: Accepted.
+            summary_target_ratio: Share of the threshold that the tail may take.
+            abort_on_summary_failure: Abort even if the provider has proven an overflow.
+            max_tokens: Of an answer; reserved in every trigger.
+            side_model: Who makes the summaries; None: `agent.auxiliary_client.call_llm`.
+            clock: Time.
+            rules: The configured rules.
+            summary_window_tokens: Window of the summary model; None: the conversation's.
+        """
+        self.model = model
+        self.provider = provider
+        self.protect_first_n = protect_first_n
+        self.protect_last_n = protect_last_n
+        self.threshold_percent = rules.threshold if rules is not None else threshold_percent
+        self.overflow_proven = False
+        """Set while the provider's word stands that the history does not fit any more."""
+        self.fixed_tokens = 0
+        """Estimate of what every request carries beside the messages: system prompt and tools."""
+        self.last_attempt = LastAttempt()
+        self._rules = rules or TriggerRules(
+            threshold=threshold_percent, target_ratio=summary_target_ratio
+        )
+        self._max_tokens = max_tokens or 0
+        self._abort_always = abort_on_summary_failure
+        self._summary_model = summary_model_override
+        self._summary_window_tokens = summary_window_tokens
+        self._clock: Clock = clock or SystemClock()
+        self._side_model: SideModel = side_model or AuxiliarySideModel(
+            {"base_url": base_url, "api_key": api_key, "provider": provider}
+        )
+        self._state = CompressionState()
+        # names that other engines read when they delegate to this one
+        self._last_compress_aborted = False
+        self._last_summary_error: str | None = None
+        self._last_summary_auth_failure = False
+        self._last_summary_network_failure = False
+        self._last_summary_dropped_count = 0
+        self._last_summary_fallback_used = False
+        window = resolve_window(model, configured=config_context_length)
+        self.update_model(model, window.tokens, provider=provider)
+
+    # --- state ----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return "compressor"
+
+    @property
+    def state(self) -> CompressionState:
+        """What has to survive a restart; the host stores it with the session."""
+        return self._state
+
+    def restore(self, state: CompressionState) -> None:
+        """Take over what was stored."""
+        self._state = state
+        self.compression_count = state.count
+
+    @property
+    def triggers(self) -> Triggers:
+        """The numbers in force."""
+        return self._triggers
+
+    def update_model(
+        self,
+        model: str,
+        context_length: int,
+        base_url: str = "",
+        api_key: str = "",
+        provider: str = "",
+        api_mode: str = "",
+    ) -> None:
+        self.model = model
+        self.provider = provider or self.provider
+        self.context_length = context_length
+        rules = self._rules
+        if self.model_thresholds is not None:
+            rules = TriggerRules(
+                threshold=rules.threshold,
+                max_threshold_tokens=rules.max_threshold_tokens,
+                small_window_floor=rules.small_window_floor,
+                model_thresholds=self.model_thresholds,
+                target_ratio=rules.target_ratio,
+            )
+        self._triggers = triggers_for(
+            context_length,
+            rules,
+            max_tokens=self._max_tokens,
+            model=model,
+            provider=self.provider,
+        )
+        self.threshold_tokens = self._triggers.threshold_tokens
+
+    def on_session_reset(self) -> None:
+        super().on_session_reset()
+        self._state = CompressionState()
+        self.last_attempt = LastAttempt()
+
+    # --- when -----------------------------------------------------------------------------------
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        prompt = int(usage.get("prompt_tokens") or 0)
+        completion = int(usage.get("completion_tokens") or 0)
+        if prompt <= 0:
+            return  # says nothing about the size
+        self.last_prompt_tokens = prompt
+        self.last_completion_tokens = completion
+        self.last_total_tokens = int(usage.get("total_tokens") or prompt + completion)
+        self._state = after_usage(self._state, prompt, self.threshold_tokens, self._clock.now())
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return self.should_compress_info(prompt_tokens)[0]
+
+    def should_compress_info(self, prompt_tokens: int | None = None) -> tuple[bool, str | None]:
+        size = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        if size <= 0 or size < self.threshold_tokens:
+            return False, None
+        found = verdict(self._state, self._clock.now())
+        return found.allowed, found.reason
+
+    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
+        return self._state.awaiting_usage
+
+    def get_active_compression_failure_cooldown(self) -> float | None:
+        """Seconds for which no summary is tried, or None."""
+        return cooldown_left(self._state, self._clock.now()) or None
+
+    def has_content_to_compress(self, messages: list[dict[str, Any]]) -> bool:
+        return bool(self._plan(messages, None).new_middle)
+
+    # --- the phases -----------------------------------------------------------------------------
+
+    def compress(
+        self,
+        messages: list[dict[str, Any]],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        force: bool = False,
+        memory_context: str = "",
+    ) -> list[dict[str, Any]]:
+        self._begin()
+        plan = self._plan(messages, current_tokens)
+        pruned = None if force else pruned_only(plan)
+        if pruned is not None and (done := self._accept(plan, pruned)):
+            return done
+        if not plan.new_middle:
+            return self._without_summary(plan, messages, force)
+        material = SummaryMaterial(
+            budget_tokens=self._triggers.summary_budget(sum(plan.tokens[i] for i in _middle(plan))),
+            previous=plan.previous.body if plan.previous is not None else "",
+            focus=focus_topic or "",
+            memory=sanitize_memory_context(memory_context),
+            today=datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat(),
+        )
+        summary = self._summary(plan, material, force)
+        if summary is None:
+            return messages
+        mode: Literal["summary", "deterministic"] = (
+            "deterministic" if self._last_summary_fallback_used else "summary"
+        )
+        attempt = assembled(plan, summary.body, mode, summary.calls)
+        return self._accept(plan, attempt) or self._wasted(messages, refusal(plan, attempt))
+
+    def _begin(self) -> None:
+        self.last_attempt = LastAttempt()
+        self._last_compress_aborted = False
+        self._last_summary_error = None
+        self._last_summary_auth_failure = False
+        self._last_summary_network_failure = False
+        self._last_summary_dropped_count = 0
+        self._last_summary_fallback_used = False
+
+    def _plan(self, messages: list[dict[str, Any]], current_tokens: int | None) -> Plan:
+        return make_plan(
+            cast(list[Message], messages),
+            self._triggers,
+            protect_first_n=self.protect_first_n,
+            protect_last_n=self.protect_last_n,
+            decayed=self._state.count > 0 or self.compression_count > 0,
+            fixed_tokens=self.fixed_tokens,
+            current_tokens=current_tokens,
+        )
+
+    def _without_summary(
+        self, plan: Plan, messages: list[dict[str, Any]], force: bool
+    ) -> list[dict[str, Any]]:
+        """Nothing lies between head and tail: an earlier summary stays, bulky results shrink."""
+        attempt = shrunk_only(plan)
+        if attempt is not None and (done := self._accept(plan, attempt)):
+            return done
+        if not force:
+            self._state = after_nothing(self._state, self._clock.now())
+        reason = "there is nothing to compress: all of it is protected"
+        self.last_attempt = LastAttempt("nothing_to_do", reason)
+        return messages
+
+    def _summary(self, plan: Plan, material: SummaryMaterial, force: bool) -> Summary | None:
+        """Phase 3, with its failure ladder; None: aborted."""
+        left = cooldown_left(self._state, self._clock.now())
+        if left and not (force or self.overflow_proven):
+            reason = self._state.cooldown_reason or "the last summary failed"
+            self._abort(f"{reason} (next try in {int(left) + 1} s)", None)
+            return None
+        summariser = Summariser(
+            self._side_model,
+            models=self._models(),
+            window_tokens=self._summary_window_tokens or self.context_length,
+        )
+        try:
+            return summariser.summarise(plan.new_middle, material)
+        except Exception as exc:  # noqa: BLE001  (a side model is somebody else's code: abort, never drop)
+            return self._failed(plan, material, exc)
+
+    def _models(self) -> list[str | None]:
+        if self._summary_model is None or self._summary_model == self.model:
+            return [self._summary_model]
+        return [self._summary_model, self.model]
+
+    def _failed(self, plan: Plan, material: SummaryMaterial, exc: Exception) -> Summary | None:
+        kind = classify(exc)
+        reason = describe(kind, exc)
+        retry_after = exc.retry_after_seconds if isinstance(exc, ModelUnavailable) else None
+        expected = isinstance(exc, ModelError | SummaryRejected | OSError)
+        log.log(
+            logging.WARNING if expected else logging.ERROR,
+            "compression has no summary",
+            extra={"failure": kind, "error": type(exc).__name__},
+            exc_info=None if expected else exc,
+        )
+        self._state = after_failure(
+            self._state, kind, reason, self._clock.now(), retry_after_seconds=retry_after
+        )
+        self._last_summary_error = reason
+        self._last_summary_auth_failure = kind in ("auth", "missing_key", "quota")
+        self._last_summary_network_failure = kind in ("connection", "timeout")
+        if not self.overflow_proven or self._abort_always:
+            self._abort(reason, kind)
+            return None
+        covered = plan.new_middle
+        calls = calls_by_id(covered)
+        lines = {
+            call_id: text_of(stand_in(message, calls.get(call_id))["content"]).strip("[]")
+            for message in covered
+            if message["role"] == "tool" and (call_id := message.get("tool_call_id", ""))
+        }
+        body = deterministic_body(covered, lines, material.previous, material.budget_tokens)
+        self._last_summary_fallback_used = True
+        self._last_summary_dropped_count = len(covered)
+        return Summary(body, 0)
+
+    # --- how it ended ---------------------------------------------------------------------------
+
+    def _accept(self, plan: Plan, attempt: Attempt) -> list[dict[str, Any]] | None:
+        """Phase 4's check; the finished list, or None if it must not be taken."""
+        if refusal(plan, attempt):
+            return None
+        self._state = after_compression(
+            self._state,
+            attempt.body,
+            self._clock.now(),
+            mode=attempt.mode,
+        )
+        self.compression_count = self._state.count
+        self.last_prompt_tokens = -1
+        self.last_completion_tokens = 0
+        self.last_attempt = LastAttempt("compressed", manifest=attempt.manifest)
+        return cast(list[dict[str, Any]], attempt.messages)
+
+    def _wasted(self, messages: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
+        """A summary was paid for and is of no use: as bad as none, and not again at once."""
+        now = self._clock.now()
+        self._state = after_failure(after_nothing(self._state, now), "unusable", reason, now)
+        self._abort(reason, "unusable")
+        return messages
+
+    def _abort(self, reason: str, kind: FailureKind | None) -> None:
+        self._last_compress_aborted = True
+        self._last_summary_error = reason
+        self.last_attempt = LastAttempt("aborted", reason, kind)
+
+
+def _middle(plan: Plan) -> list[int]:
+    return plan.cut.middle if plan.cut is not None else []
