@@ -33,6 +33,7 @@ class RecordingIntake:
             self.events.append(f"waiting {message.text}")
             self._changed()
             await self.gate.wait()
+        await asyncio.sleep(0)  # a commit never comes in the same step
         self._fail()
         error = self.refuse(message)
         if error is not None:
