@@ -1,0 +1,176 @@
+"""What a start finds: owed answers, cut-off turns, messages that came meanwhile, crash loops."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from tests.acceptance.harness import (
+    OTHER_DISCORD_USER,
+    OTHER_TELEGRAM_USER,
+    DiscordChat,
+    TelegramChat,
+    World,
+    answered,
+    eventually,
+)
+from tests.fakes.store_invariants import check_invariants
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+
+async def test_owed_replies_go_first(world: World) -> None:
+    """An answer that could not be sent is sent before anything that came later."""
+    world.configure()
+    daemon = await world.run()
+    telegram, discord = TelegramChat(world), DiscordChat(world)
+    for chat in (telegram, discord):
+        chat.say("zero")
+        await answered(chat, "reply to: zero", daemon)
+    world.telegram.fault("error", "sendMessage", code=502, text="Bad Gateway", times=None)
+    world.discord.fault("503", method="POST", path="/channels/*/messages", times=None)
+    for chat in (telegram, discord):
+        chat.say("first")
+    await eventually(
+        lambda: world.database().states("turns").get("done") == 4, 20.0, "answers that are owed"
+    )
+    world.anthropic.fault_next("hang", times=2, text="second")
+    for chat in (telegram, discord):
+        chat.say("second")
+    await eventually(lambda: world.anthropic.records.in_flight == 2, 10.0, "turns at work")
+    for chat in (telegram, discord):
+        chat.say("third")
+    await eventually(lambda: world.database().states("inbox").get("new") == 2, 10.0, "waiting rows")
+    await daemon.kill()
+
+    world.telegram.faults.clear()
+    world.discord.clear_faults()
+    for chat in (telegram, discord):
+        chat.say("fourth")
+    daemon = await world.run()
+    for chat in (telegram, discord):
+        shown = await answered(chat, "reply to: fourth", daemon)
+        plain = [text.removeprefix("(Possibly a repeat)").strip() for text in shown]
+        assert plain == [f"reply to: {w}" for w in ("zero", "first", "second", "third", "fourth")]
+    await eventually(lambda: world.database().unsettled() == {}, 10.0, "everything settled")
+    check_invariants(world.database().path)
+
+
+async def test_discord_is_read_from_where_it_was(world: World) -> None:
+    """Messages of the downtime come from the history, before the live ones, each once."""
+    world.configure()
+    guild = world.discord.add_guild("guild", owner=OTHER_DISCORD_USER)
+    direct = DiscordChat(world)
+    channel = DiscordChat(world, OTHER_DISCORD_USER, world.discord.add_channel(guild))
+    daemon = await world.run()
+    for chat in (direct, channel):
+        chat.say("before")
+        await answered(chat, "reply to: before", daemon)
+    code, _ = await daemon.terminate()
+    assert code == 0
+    # More than one page of history.
+    for n in range(5):
+        for chat in (direct, channel):
+            chat.say(f"while you were away {n}")
+    world.discord.user_says(channel.channel, OTHER_DISCORD_USER, "not to the bot")
+    daemon = world.daemon().start()
+    for chat in (direct, channel):
+        chat.say("just now")
+    await daemon.ready("discord")
+    words = ["before", *(f"while you were away {n}" for n in range(5)), "just now"]
+    for chat in (direct, channel):
+        await answered(chat, "reply to: just now", daemon)
+        said = [f"reply to: {w}" for w in words]
+        heard = [text.rpartition("\n")[2] for text in chat.shown()]
+        assert [h if h.startswith("reply") else f"reply to: {h}" for h in heard] == said
+
+
+async def test_a_turn_that_always_crashes_is_set_aside(world: World) -> None:
+    """After three crashes without progress its chat is told, and the others never wait for it."""
+    world.configure()
+    poisoned, other = TelegramChat(world), TelegramChat(world, OTHER_TELEGRAM_USER)
+    world.anthropic.fault_next("hang", times=1000, text="poison")
+    poisoned.say("poison")
+    for n in range(3):
+        daemon = await world.run("telegram")
+        await eventually(
+            lambda: world.anthropic.records.in_flight >= 1, 10.0, "the poisoned turn", alive=daemon
+        )
+        # Others' progress is not this turn's.
+        other.say(f"hello {n}")
+        await answered(other, f"reply to: hello {n}", daemon)
+        await daemon.kill()
+        await eventually(lambda: world.anthropic.records.in_flight == 0, 5.0, "the client gone")
+    asked = len([r for r in world.anthropic.requests if "poison" in str(r.messages[-1])])
+    daemon = await world.run("telegram")
+    await eventually(lambda: poisoned.shown() != [], 10.0, "a notice", alive=daemon)
+    assert len(poisoned.shown()) == 1
+    assert "reply to" not in poisoned.shown()[0]
+    world.anthropic.clear_script()
+    poisoned.say("something else")
+    await answered(poisoned, "something else", daemon)
+    again = [r for r in world.anthropic.requests if r.fault == "hang"]
+    assert asked == 3
+    assert len(again) == 3, "set aside is not tried again"
+    assert world.database().states("turns") == {"done": 4, "failed": 1}
+    assert world.anthropic.rejected == []
+
+
+async def test_a_tool_is_not_run_again_by_the_host(world: World) -> None:
+    """Killed between a tool call and its result: the model is told so, and decides itself."""
+    world.configure()
+    chat = TelegramChat(world)
+    hits = world.home.parent / "hits"
+    daemon = world.daemon(
+        launcher=(
+            "-m", "tests.acceptance.faulty_daemon", "--point", "before-tool-result-row",
+            "--platform", "telegram", "--hits", str(hits),
+        ),
+        config=world.home / "config.yaml",
+    ).start()  # fmt: skip
+    chat.say('what time is it? [[tool current_time {"timezone": "Asia/Tokyo"}]]')
+    assert await daemon.exited(40.0) == -signal.SIGKILL
+    daemon = await world.run("telegram")
+    shown = await answered(chat, "tool said", daemon)
+    assert "unknown" in shown[-1].lower() or "interrupted" in shown[-1].lower()
+    results = world.database().rows("SELECT * FROM messages WHERE role = 'tool'")
+    assert [row["kind"] for row in results] == ["stub"]
+    assert world.anthropic.rejected == []
+
+
+async def test_a_second_sigterm_ends_it_at_once(world: World) -> None:
+    world.configure(gateway={"drain_seconds": 60})
+    daemon = await world.run()
+    chat = DiscordChat(world)
+    world.anthropic.fault_next("hang", text="a slow one")
+    chat.say("a slow one")
+    await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the slow turn")
+    daemon.process.send_signal(signal.SIGTERM)
+    await eventually(lambda: '"stopping"' in daemon.log_text(), 5.0, "the drain", alive=daemon)
+    begun = time.monotonic()
+    daemon.process.send_signal(signal.SIGTERM)
+    assert await daemon.exited(5.0) == 1
+    assert time.monotonic() - begun < 2.0
+    world.anthropic.release()
+    daemon = await world.run()
+    await answered(chat, "reply to: a slow one", daemon)
+    assert len(chat.shown()) == 1
+
+
+async def test_sigterm_during_start_up(world: World) -> None:
+    """At any moment of the start it ends soon, cleanly, and the next start works."""
+    world.configure()
+    for delay_seconds in (0.2, 0.8, 1.2, 1.6):
+        daemon = world.daemon().start()
+        await asyncio.sleep(delay_seconds)
+        code, seconds = await daemon.terminate(15.0)
+        assert code in (0, -signal.SIGTERM)
+        assert seconds < 10.0
+    chat = TelegramChat(world)
+    chat.say("and now?")
+    daemon = await world.run()
+    await answered(chat, "reply to: and now?", daemon)
+    assert world.database().integrity() == "ok"

@@ -1,0 +1,169 @@
+"""One conversation's trouble is its own: slow models, stops, a provider that is down."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.acceptance.harness import (
+    OTHER_TELEGRAM_USER,
+    DiscordChat,
+    TelegramChat,
+    World,
+    answered,
+    eventually,
+)
+from tests.fakes.anthropic_server import Fault
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+
+async def test_two_conversations_do_not_hold_each_other(world: World) -> None:
+    world.configure()
+    daemon = await world.run()
+    slow, quick, elsewhere = (
+        TelegramChat(world),
+        TelegramChat(world, OTHER_TELEGRAM_USER),
+        DiscordChat(world),
+    )
+    world.anthropic.fault_next("hang", text="this one takes for ever")
+    slow.say("this one takes for ever")
+    await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the slow turn")
+    for chat in (quick, elsewhere):
+        chat.say("quick question")
+        await answered(chat, "reply to: quick question", daemon, seconds=5.0)
+    assert slow.shown() == []
+    world.anthropic.release()
+    await answered(slow, "reply to: this one takes for ever", daemon)
+
+
+async def test_stop_acts_within_a_second(world: World) -> None:
+    world.configure()
+    daemon = await world.run()
+    for chat in (TelegramChat(world), DiscordChat(world)):
+        world.anthropic.fault_next("hang", text="count to a million")
+        chat.say("count to a million")
+        await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the slow turn")
+        begun = time.monotonic()
+        chat.say("/stop")
+        await answered(chat, "Stopped", daemon)
+        seconds = time.monotonic() - begun
+        print(f"/stop on {chat.platform}: {seconds:.2f} s")
+        assert seconds < 1.0
+        chat.say("go on")
+        await answered(chat, "reply to: go on", daemon)
+        assert not any("million" in shown for shown in chat.shown())
+        assert await world.anthropic.wait_idle(5.0)
+    await eventually(
+        lambda: set(world.database().states("turns")) == {"done", "stopped"}, 5.0, "turns over"
+    )
+    assert world.anthropic.rejected == []
+
+
+async def test_messages_during_a_turn_are_answered_in_order(world: World) -> None:
+    world.configure()
+    daemon = await world.run()
+    chat = TelegramChat(world)
+    world.anthropic.fault_next("hang", text="first")
+    chat.say("first")
+    await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the first turn")
+    for word in ("second", "third", "fourth"):
+        chat.say(word)
+    await eventually(
+        lambda: world.database().states("inbox").get("new") == 3, 10.0, "three waiting rows"
+    )
+    world.anthropic.release()
+    await answered(chat, "reply to: fourth", daemon)
+    assert chat.shown() == [f"reply to: {w}" for w in ("first", "second", "third", "fourth")]
+
+
+async def test_a_model_server_that_is_down(world: World) -> None:
+    """The user reads a kind text, not silence and not a stack trace; later it works."""
+    world.configure()
+    daemon = await world.run()
+    chat = TelegramChat(world)
+    down = world.anthropic.fault_next("drop", times=1000)
+    chat.say("is anybody there?")
+    shown = await answered(chat, "could not reach the model", daemon, seconds=60.0)
+    assert len(shown) == 1
+    down.times = 0
+    chat.say("and now?")
+    await answered(chat, "reply to: and now?", daemon)
+    assert world.anthropic.rejected == []
+    assert world.database().states("inbox") == {"answered": 2}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("401", "key"),
+        ("400", "refused"),
+        ("404", "model"),
+        ("html200", ""),
+        ("refusal", ""),
+        ("stop_null", ""),
+    ],
+)
+async def test_answers_that_are_none(world: World, fault: str, said: str) -> None:
+    """Whatever the provider says, the person gets one answer in words and the chat goes on."""
+    world.configure()
+    daemon = await world.run()
+    chat = DiscordChat(world)
+    rule = world.anthropic.fault_next(fault, times=1000, text="an odd one")
+    chat.say("an odd one")
+    await eventually(lambda: len(chat.shown()) == 1, 60.0, "an answer in words", alive=daemon)
+    assert said in chat.shown()[0]
+    rule.times = 0
+    await eventually(lambda: world.database().unsettled().get("inbox") is None, 5.0, "answered")
+    assert daemon.exit_code is None
+
+
+async def test_a_broken_stream_is_tried_again(world: World) -> None:
+    """A tool call cut by a broken stream is never run, and the user sees one whole answer."""
+    world.configure()
+    daemon = await world.run()
+    chat = TelegramChat(world)
+    cut = Fault("drop_tool", tool="current_time", input={}, input_json='{"timezo')
+    world.anthropic.fault_next(cut, text="what is it?")
+    world.anthropic.fault_next("stream_error", text="what is it?")
+    world.anthropic.fault_next("529", text="what is it?")
+    chat.say("what is it?")
+    await answered(chat, "reply to: what is it?", daemon)
+    assert len(chat.shown()) == 1
+    assert world.database().rows("SELECT * FROM messages WHERE role = 'tool'") == []
+
+
+async def test_flood_control_holds_one_chat_only(world: World) -> None:
+    """429 with a waiting time: that chat waits, once, and the others are answered meanwhile."""
+    world.configure()
+    daemon = await world.run()
+    flooded, other = TelegramChat(world), TelegramChat(world, OTHER_TELEGRAM_USER)
+    rule = world.telegram.fault("flood", "sendMessage", chat_id=flooded.user_id, retry_after=2)
+    begun = time.monotonic()
+    flooded.say("slowly")
+    await eventually(lambda: rule.hits == 1, 10.0, "the flood answer")
+    other.say("quickly")
+    await answered(other, "reply to: quickly", daemon, seconds=1.5)
+    await answered(flooded, "reply to: slowly", daemon)
+    assert time.monotonic() - begun >= 2.0
+    assert len(flooded.shown()) == 1
+
+
+async def test_a_network_that_was_gone(world: World) -> None:
+    """Both platforms drop their connections and come back by themselves; nothing is lost."""
+    world.configure()
+    daemon = await world.run()
+    telegram, discord = TelegramChat(world), DiscordChat(world)
+    telegram.say("before")
+    discord.say("before")
+    for chat in (telegram, discord):
+        await answered(chat, "reply to: before", daemon)
+    await world.telegram.pause()
+    world.discord.kill_sockets()
+    telegram.say("meanwhile")
+    discord.say("meanwhile")
+    await world.telegram.resume()
+    for chat in (telegram, discord):
+        await answered(chat, "reply to: meanwhile", daemon, seconds=40.0)
+        assert len(chat.shown()) == 2
