@@ -1,0 +1,206 @@
+"""Owns the console as a platform: lines in, answers out, on standard streams and attached ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, TextIO
+
+from agent.errors import StoreUnavailable
+from agent.ports import Clock, IdSource
+from gateway.platforms.console import render as rendering
+from gateway.platforms.console.convert import BOT_ID, PLATFORM, convert
+from gateway.platforms.contract import (
+    Address,
+    Intake,
+    OutboxPart,
+    PartDraft,
+    PlatformState,
+    Report,
+    SendUnavailable,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+PROMPT = "> "
+
+
+class Terminal(Protocol):
+    """Somebody who reads and writes the console's chat."""
+
+    def lines(self) -> AsyncIterator[str]:
+        """What is typed, until its end."""
+        ...
+
+    async def show(self, text: str) -> None:
+        """Show an answer.
+
+        Raises:
+            OSError: nobody reads it any more.
+        """
+        ...
+
+
+class ConsolePlatform:
+    """`gateway.platforms.contract.Platform` for whoever has the server's console.
+
+    All terminals share one chat: standard input and output (if it is used), and those that `attach`
+    while they are connected. With no terminal open an answer waits.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        idle: Callable[[], Awaitable[None]],
+        on_attach: Callable[[], None] = lambda: None,
+        standard: Terminal | None = None,
+    ) -> None:
+        """Make it.
+
+        ``idle`` waits until the console's chat has every answer that it is owed. ``on_attach`` is
+        called when an answer that waited can be shown.
+        """
+        self._clock = clock
+        self._ids = ids
+        self._idle = idle
+        self._on_attach = on_attach
+        self._standard = standard
+        self._terminals: list[Terminal] = []
+        self._intake: asyncio.Future[Intake] | None = None
+
+    @property
+    def name(self) -> str:
+        return PLATFORM
+
+    @property
+    def bot_id(self) -> str | None:
+        return BOT_ID
+
+    @property
+    def dedupes_sends(self) -> bool:
+        return False
+
+    async def run(self, intake: Intake, report: Report) -> None:
+        """As the port; ends at the end of standard input, once everything is answered."""
+        if not self._started().done():  # run again after a failure
+            self._started().set_result(intake)
+        report(PlatformState.RUNNING, "")
+        if self._standard is None:
+            await asyncio.Event().wait()
+            return
+        await self.attach(self._standard)
+
+    async def attach(self, terminal: Terminal) -> None:
+        """Serve a terminal until it has no more lines and all answers are shown."""
+        intake = await asyncio.shield(self._started())
+        self._terminals.append(terminal)
+        self._on_attach()
+        try:
+            async for line in terminal.lines():
+                await self._take(intake, line)
+            await self._idle()
+        finally:
+            self._terminals.remove(terminal)
+
+    def render(self, text: str) -> list[PartDraft]:
+        return rendering.render(text)
+
+    async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
+        text = str(part.payload["text"])
+        if repeat:
+            text = rendering.REPEAT_MARK + text
+        shown = 0
+        for terminal in list(self._terminals):
+            try:
+                await terminal.show(text)
+                shown += 1
+            except OSError as exc:
+                log.info("a console is gone", extra={"reason": str(exc)})
+        if not shown:
+            raise SendUnavailable("no console is open")
+        return self._ids.new("shown")
+
+    async def typing(self, address: Address) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def _started(self) -> asyncio.Future[Intake]:
+        """The intake, once the platform runs; terminals may attach before."""
+        if self._intake is None:
+            self._intake = asyncio.get_running_loop().create_future()
+        return self._intake
+
+    async def _take(self, intake: Intake, line: str) -> None:
+        message = convert(line, message_id=self._ids.new("line"), now=self._clock.now())
+        while message is not None:
+            try:
+                await intake.receive(message)
+                return
+            except StoreUnavailable as exc:
+                log.warning("line not stored yet", extra={"reason": str(exc)})
+                await self._clock.sleep(RETRY_SECONDS)
+
+
+class StandardStreams:
+    """Standard input and output as a `Terminal`; answers only ever go to the output."""
+
+    def __init__(self, source: TextIO, sink: TextIO, *, prompt: TextIO | None = None) -> None:
+        """``prompt``: where to show that a line is expected; None: nowhere (a pipe)."""
+        self._source = source
+        self._sink = sink
+        self._prompt = prompt
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Lines as they come; reading blocks a daemon thread, never the event loop."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def put(line: str | None) -> bool:
+            try:
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+            except RuntimeError:  # the loop is gone, and with it whoever listened
+                return False
+            return True
+
+        def read() -> None:
+            try:
+                for line in self._source:
+                    if not put(line):
+                        return
+            except (OSError, ValueError):  # closed under our hands
+                pass
+            put(None)
+
+        threading.Thread(target=read, name="console-input", daemon=True).start()
+        while True:
+            self._ask()
+            line = await queue.get()
+            if line is None:
+                return
+            yield line
+
+    async def show(self, text: str) -> None:
+        """Print it; what the terminal can not encode is replaced."""
+        encoding = self._sink.encoding or "utf-8"
+        self._sink.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        self._sink.flush()
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._prompt is not None:
+            self._prompt.write(PROMPT)
+            self._prompt.flush()
+
+
+def standard_streams() -> StandardStreams:
+    """Of this process; with a prompt if a person sits there."""
+    interactive = sys.stdin.isatty()
+    return StandardStreams(sys.stdin, sys.stdout, prompt=sys.stderr if interactive else None)
