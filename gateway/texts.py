@@ -37,6 +37,10 @@ TOO_OLD_TO_RESUME = (
     "I was interrupted while I worked on this, and that is more than an hour ago, so I have not "
     "gone on by myself. Please ask again if you still want it."
 )
+SET_ASIDE = (
+    "I broke down several times while I worked on this message, so I have set it aside. "
+    "Please try again in other words; the conversation is kept."
+)
 COMMAND_STOPPED = "Stopped before it was done. The conversation is as it was."
 AUTH_TROUBLE = (
     "The model's provider does not accept my key. Your message is kept. "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
-from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem
-from agent.messages import Draft, text_of, without_thinking
+from agent.loop import TurnResult
+from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.messages import without_thinking
 from agent.ports import Clock, Compactor, Mailbox, SessionStore, ToolContext, TurnObserver, Usage
 from agent.sessions import (
     InterruptedTurn,
@@ -34,21 +36,8 @@ MAX_ADOPTIONS = 3
 """How often one turn follows a tip that somebody else moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopResult:
-    """What the agent loop hands over at the end; the final message is not stored yet."""
-
-    session_id: str
-    """Where the turn ended: the tip, if it was split on the way."""
-    final: Draft
-    usage: Usage | None = None
-    """Of the last response."""
-    model_calls: int = 0
-    tool_calls: int = 0
-
-
 class AgentLoop(Protocol):
-    """Model and tools until the reply."""
+    """Model and tools until the reply (`agent.loop.TurnLoop`)."""
 
     async def __call__(
         self,
@@ -58,7 +47,7 @@ class AgentLoop(Protocol):
         compactor: Compactor,
         context: ToolContext,
         observer: TurnObserver,
-    ) -> LoopResult:
+    ) -> TurnResult:
         """Go on from the stored rows.
 
         Raises:
@@ -107,10 +96,7 @@ class _Ending:
     outcome: TurnOutcome
     session_id: str
     text: str | None
-    final: Draft | None = None
-    usage: Usage | None = None
-    model_calls: int = 0
-    tool_calls: int = 0
+    result: TurnResult | None = None
     error: str = ""
 
 
@@ -153,6 +139,9 @@ class TurnRunner:
         except GaveUp as gave_up:
             if gave_up.reason is StopReason.USER:
                 await self._owe(lambda: self._mailbox.answer_inbox([item.id]), stop)
+            return
+        except StaleTurn:
+            log.info("message was answered before", extra={"inbox_id": item.id})
             return
         except StoreError as error:
             log.exception("turn could not begin", extra={"inbox_id": item.id})
@@ -242,16 +231,8 @@ class TurnRunner:
             )
         if isinstance(outcome, Completed):
             result = outcome.value
-            text = text_of(result.final.message["content"])
-            return _Ending(
-                "done",
-                result.session_id,
-                text if text.strip() else texts.NOTHING_SAID,
-                final=result.final,
-                usage=result.usage,
-                model_calls=result.model_calls,
-                tool_calls=result.tool_calls,
-            )
+            text = result.text if result.text.strip() else texts.NOTHING_SAID
+            return _Ending("done", result.session_id, text, result)
         if outcome.reason is StopReason.SHUTDOWN:
             return None
         return _Ending("stopped", ticket.session_id, None)
@@ -262,7 +243,7 @@ class TurnRunner:
         item: InboxItem,
         load: Callable[[], Awaitable[LoadedSession]],
         observer: _Observer,
-    ) -> LoopResult:
+    ) -> TurnResult:
         loaded = await load()
         compactor = self._compactors.get(ticket.conversation_id)
         context = self._context(ticket, item)
@@ -300,31 +281,30 @@ class TurnRunner:
         address = item.record.address
         outbox: list[OutboxDraft] = []
         if ending.text is not None:
-            kind = "reply" if ending.outcome == "done" else "notice"
-            outbox.append(OutboxDraft(address, ending.text, kind))  # type: ignore[arg-type]
+            kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"
+            outbox.append(OutboxDraft(address, ending.text, kind))
         outbox.extend(OutboxDraft(address, notice, "notice") for notice in observer.notices)
-        session_id, final = ending.session_id, ending.final
+        session_id = ending.session_id
+        final = ending.result.final if ending.result else None
+        usage = ending.result.usage if ending.result else None
         for _ in range(MAX_ADOPTIONS + 1):
+            store_it = partial(
+                self._sessions.finish_turn,
+                ticket,
+                session_id,
+                ending.outcome,
+                final=final,
+                anchor_usage=usage,
+                outbox=outbox,
+            )
             try:
-                items = await until_stored(
-                    lambda s=session_id, f=final: self._sessions.finish_turn(  # type: ignore[misc]
-                        ticket,
-                        s,
-                        ending.outcome,
-                        final=f,
-                        anchor_usage=ending.usage if f is ending.final else None,
-                        outbox=outbox,
-                    ),
-                    self._clock,
-                    stop,
-                    only_shutdown=True,
-                )
+                items = await until_stored(store_it, self._clock, stop, only_shutdown=True)
             except SessionEnded:
                 # Somebody split behind the last model call: the answer belongs to the child, where
-                # its thinking stands behind another prefix.
-                session_id = (await self._sessions.tip(session_id)).id
+                # its thinking stands behind another prefix and its usage measures another list.
+                session_id, usage = (await self._sessions.tip(session_id)).id, None
                 if final is not None:
-                    final = Draft(without_thinking(final.message), final.wire_content)
+                    final = replace(final, message=without_thinking(final.message))
                 continue
             self._delivery.hand_over(items)
             return
@@ -379,7 +359,8 @@ class TurnRunner:
         )
 
     def _report(self, ticket: TurnTicket, ending: _Ending, seconds: float) -> None:
-        usage = ending.usage or Usage()
+        result = ending.result
+        total = result.total if result else Usage()
         log.info(
             "turn",
             extra={
@@ -389,11 +370,12 @@ class TurnRunner:
                 "outcome": ending.outcome,
                 "error": ending.error,
                 "seconds": round(seconds, 3),
-                "model_calls": ending.model_calls,
-                "tool_calls": ending.tool_calls,
-                "prompt_tokens": usage.prompt_tokens,
-                "cache_read_tokens": usage.cache_read_tokens,
-                "output_tokens": usage.output_tokens,
+                "model_calls": result.model_calls if result else 0,
+                "tool_calls": result.tool_calls if result else 0,
+                "compactions": result.compactions if result else 0,
+                "prompt_tokens": total.prompt_tokens,
+                "cache_read_tokens": total.cache_read_tokens,
+                "output_tokens": total.output_tokens,
                 "reply_chars": len(ending.text or ""),
             },
         )

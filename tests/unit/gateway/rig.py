@@ -1,0 +1,256 @@
+"""Owns a whole gateway on a fake platform, a scripted loop and the store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.loop import TurnResult
+from agent.messages import Draft, Message, text_of
+from agent.ports import (
+    CompactionDecision,
+    CompactionResult,
+    CompactionTrigger,
+    Compactor,
+    ToolContext,
+    TurnObserver,
+    Usage,
+)
+from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
+from gateway.commands import CommandHost
+from gateway.compactors import CompactorCache
+from gateway.delivery.outbox import Delivery, DeliverySettings
+from gateway.dispatch import Dispatch
+from gateway.intake.access import AccessRules
+from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
+from gateway.lanes import Lanes
+from gateway.recovery import Recovery
+from gateway.turns import TurnRunner
+from storage.memory import MemoryStore
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.platform import FakePlatform
+
+Script = Callable[["ScriptedLoop", TurnTicket, LoadedSession, TurnObserver], Awaitable[Draft]]
+
+
+def said(text: str) -> Draft:
+    return Draft({"role": "assistant", "content": text})
+
+
+@dataclass
+class ScriptedLoop:
+    """A `gateway.turns.AgentLoop` that answers ``re: <text>`` unless a script says otherwise."""
+
+    store: Any
+    scripts: dict[str, Script] = field(default_factory=dict)
+    seen: list[list[Message]] = field(default_factory=list)
+    running: dict[str, int] = field(default_factory=dict)
+    most_at_once: dict[str, int] = field(default_factory=dict)
+    contexts: list[ToolContext] = field(default_factory=list)
+
+    async def __call__(
+        self,
+        ticket: TurnTicket,
+        loaded: LoadedSession,
+        *,
+        compactor: Compactor,
+        context: ToolContext,
+        observer: TurnObserver,
+    ) -> TurnResult:
+        conversation = ticket.conversation_id
+        self.running[conversation] = self.running.get(conversation, 0) + 1
+        self.most_at_once[conversation] = max(
+            self.most_at_once.get(conversation, 0), self.running[conversation]
+        )
+        self.contexts.append(context)
+        self.seen.append([row.message for row in loaded.rows])
+        try:
+            asked = text_of(
+                next(r for r in reversed(loaded.rows) if r.message["role"] == "user").message[
+                    "content"
+                ]
+            )
+            script = self.scripts.get(asked, _echo)
+            final = await script(self, ticket, loaded, observer)
+        finally:
+            self.running[conversation] -= 1
+        text = text_of(final.message["content"])
+        return TurnResult(loaded.session.id, final, text, Usage(input_tokens=100), model_calls=1)
+
+
+async def _echo(
+    loop: ScriptedLoop, ticket: TurnTicket, loaded: LoadedSession, observer: TurnObserver
+) -> Draft:
+    await asyncio.sleep(0)
+    user = next(r for r in reversed(loaded.rows) if r.message["role"] == "user")
+    return said(f"re: {text_of(user.message['content'])}")
+
+
+@dataclass
+class FakeCompactor:
+    """Compresses as it is told; ``gate`` holds it until it is set."""
+
+    outcome: str = "compressed"
+    reason: str = ""
+    gate: asyncio.Event | None = None
+    asked: list[tuple[CompactionTrigger, str | None]] = field(default_factory=list)
+
+    def due(self, loaded: LoadedSession) -> CompactionDecision:
+        return CompactionDecision(False, tokens=1234, threshold_tokens=100_000)
+
+    async def compact(
+        self,
+        loaded: LoadedSession,
+        trigger: CompactionTrigger,
+        *,
+        focus: str | None = None,
+        overflow_proven: bool = False,
+        notify: Callable[[str], None] | None = None,
+    ) -> CompactionResult:
+        self.asked.append((trigger, focus))
+        if self.gate is not None:
+            await self.gate.wait()
+        return CompactionResult(
+            self.outcome,  # type: ignore[arg-type]
+            loaded,
+            tokens_before=5000,
+            tokens_after=900,
+            reason=self.reason,
+        )
+
+    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+        return loaded
+
+    def note_limit(self, limit_tokens: int) -> None:
+        pass
+
+
+class FakeStatus:
+    def window_tokens(self) -> int | None:
+        return 200_000
+
+    def platforms(self) -> Mapping[str, tuple[str, str]]:
+        return {"fake": ("running", ""), "other": ("failed-config", "bad token")}
+
+    def remarks(self) -> list[str]:
+        return []
+
+
+OPEN_TO_111 = PlatformPolicy(AccessRules(allow_from=frozenset({"111"}), admins=frozenset({"111"})))
+
+
+class Rig:
+    """Everything wired; `boot` again stands for a restart on the same store."""
+
+    def __init__(
+        self,
+        clock: FakeClock,
+        *,
+        policy: PlatformPolicy = OPEN_TO_111,
+        limits: IntakeLimits | None = None,
+        platform: FakePlatform | None = None,
+        store: Any = None,
+    ) -> None:
+        self.clock = clock
+        self.platform = platform or FakePlatform(now=clock.monotonic)
+        self.store = store or MemoryStore(clock, SequentialIds())
+        self.loop = ScriptedLoop(self.store)
+        self.compactor = FakeCompactor()
+        self.policies = {"fake": policy}
+        self.limits = limits
+        self.hygiene_calls: list[str] = []
+        self.boot()
+
+    def boot(self) -> None:
+        self.delivery = Delivery(
+            mailbox=self.store,
+            platforms={"fake": self.platform},
+            clock=self.clock,
+            settings=DeliverySettings(),
+            jitter=lambda: 0.5,
+        )
+        self.lanes = Lanes(self.clock)
+        self.compactors = CompactorCache(lambda _: self.compactor)
+        self.turns = TurnRunner(
+            sessions=self.store,
+            mailbox=self.store,
+            loop=self.loop,
+            hygiene=self._hygiene,
+            compactors=self.compactors,
+            prefix_for=lambda source: SessionPrefix(source, "model-1", "be kind"),
+            delivery=self.delivery,
+            clock=self.clock,
+        )
+        self.dispatch = Dispatch(
+            lanes=self.lanes,
+            turns=self.turns,
+            mailbox=self.store,
+            delivery=self.delivery,
+            host=CommandHost(
+                sessions=self.store,
+                archive=self.store,
+                compactors=self.compactors,
+                prefix_for=lambda source: SessionPrefix(source, "model-1", "be kind"),
+                status=FakeStatus(),
+                waiting=self.lanes.waiting,
+                busy=self.lanes.busy,
+            ),
+            policies=self.policies,
+            clock=self.clock,
+        )
+        self.intake = GatewayIntake(
+            mailbox=self.store,
+            policies=self.policies,
+            dispatcher=self.dispatch,
+            hand_over=self.delivery.hand_over,
+            clock=self.clock,
+            limits=self.limits,
+        )
+        self.recovery = Recovery(
+            sessions=self.store,
+            mailbox=self.store,
+            turns=self.turns,
+            dispatch=self.dispatch,
+            delivery=self.delivery,
+            policies=self.policies,
+            clock=self.clock,
+        )
+
+    async def _hygiene(
+        self, loaded: LoadedSession, compactor: Compactor, notify: Callable[[str], None]
+    ) -> LoadedSession:
+        self.hygiene_calls.append(loaded.session.id)
+        return loaded
+
+    async def settle(self) -> None:
+        """Let everything run that needs no time to pass."""
+        for _ in range(300):
+            await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        """An orderly end."""
+        drain = asyncio.ensure_future(self.lanes.drain(5))
+        close = asyncio.ensure_future(self.dispatch.close(5))
+        stop = asyncio.ensure_future(self.delivery.stop(5))
+        for _ in range(40):
+            await self.clock.advance(1)
+        await asyncio.gather(drain, close, stop)
+
+    def kill(self) -> None:
+        """kill -9: every task of this process is gone between two steps."""
+        for owner in (
+            self.lanes._workers,
+            self.dispatch._at_once,
+            self.delivery._tasks,
+            self.delivery._typing,
+        ):
+            for task in set(owner._tasks):
+                task.cancel()
+
+    async def rows(self, key: str) -> list[tuple[str, str]]:
+        conversation = await self.store.conversation_for_key(key)
+        assert conversation is not None
+        loaded = await self.store.load(conversation.tip_session_id)
+        return [(r.message["role"], text_of(r.message["content"])) for r in loaded.rows]

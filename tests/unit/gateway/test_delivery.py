@@ -1,0 +1,350 @@
+"""Delivery: in order, in parts, effectively once, floods and unknown outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.errors import StoreUnavailable
+from agent.mail import Address, OutboxDraft, OutboxItem
+from gateway.delivery.outbox import Delivery, DeliverySettings
+from gateway.platforms.contract import SendFlood, SendRefused, SendUnavailable, SendUnknown
+from storage.memory import MemoryStore
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.platform import REPEAT_MARK, FakePlatform
+
+CHAT = Address("fake", "900", "111")
+OTHER = Address("fake", "900", "222")
+
+
+class Post:
+    def __init__(self, clock: FakeClock, store: MemoryStore | None = None) -> None:
+        self.clock = clock
+        self.store = store or MemoryStore(clock, SequentialIds())
+        self.platform = FakePlatform(now=clock.monotonic)
+        self.boot()
+
+    def boot(self) -> None:
+        self.delivery = Delivery(
+            mailbox=self.store,
+            platforms={"fake": self.platform},
+            clock=self.clock,
+            settings=DeliverySettings(),
+            jitter=lambda: 0.5,
+        )
+
+    async def owe(self, text: str, address: Address = CHAT) -> OutboxItem:
+        item = await self.store.owe(OutboxDraft(address, text))
+        self.delivery.hand_over([item])
+        return item
+
+    async def settle(self) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, seconds: float) -> None:
+        while seconds > 0:
+            await self.settle()
+            step = min(seconds, max(self.clock.next_wake_seconds or seconds, 0.01))
+            await self.clock.advance(step)
+            seconds -= step
+        await self.settle()
+
+    async def kill(self) -> None:
+        for task in set(self.delivery._tasks._tasks):
+            task.cancel()
+        await self.settle()
+
+    async def states(self) -> list[str]:
+        return [item.state for item in await self.store.owed()]
+
+
+@pytest.fixture
+def post(clock: FakeClock) -> Post:
+    return Post(clock)
+
+
+async def test_answers_and_parts_go_out_in_order(post: Post) -> None:
+    long = " ".join(f"word{n:04}" for n in range(200))
+    await post.owe(long)
+    await post.owe("second")
+    await post.settle()
+    shown = post.platform.texts()
+    assert "".join(shown[:-1]) == long
+    assert shown[-1] == "second"
+    assert all(not repeat for *_, repeat in post.platform.calls)
+    assert await post.store.owed() == []
+    assert post.platform.most_in_flight == {"111": 1}
+
+
+async def test_a_blank_answer_says_so(post: Post) -> None:
+    await post.owe("  \n ")
+    await post.settle()
+    assert post.platform.texts() == ["(nothing to say)"]
+
+
+@pytest.mark.parametrize("seconds", [37.0, 1000.0, 0.5])
+async def test_flood_is_honoured_for_this_chat_only(post: Post, seconds: float) -> None:
+    post.platform.fail(SendFlood(seconds))
+    await post.owe("one")
+    await post.settle()
+    (part,) = (await post.store.owed())[0].parts
+    assert part.state == "planned"  # a crash now must not make it doubtful
+    await post.owe("two")
+    await post.owe("elsewhere", OTHER)
+    async with post.delivery.typing(CHAT):
+        await post.pass_time(seconds - 0.25)
+        assert post.platform.texts() == ["elsewhere"]
+        assert post.platform.typed == []
+        post.delivery.nudge("fake")  # a healthy platform does not end a flood
+        await post.settle()
+        assert post.platform.texts() == ["elsewhere"]
+    await post.pass_time(0.5)
+    assert post.platform.texts("111") == ["one", "two"]
+    times = [at for at, chat, *_ in post.platform.calls if chat == "111"]
+    assert times[1] - times[0] >= seconds
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0])
+async def test_a_flood_of_nonsense_length_ends(post: Post, seconds: float) -> None:
+    post.platform.fail(SendFlood(seconds))
+    await post.owe("one")
+    await post.settle()
+    await post.pass_time(86_400)
+    assert post.platform.texts() == ["one"]
+
+
+async def test_what_was_not_delivered_is_tried_until_it_is(post: Post) -> None:
+    post.platform.fail(SendUnavailable("down"), times=8)
+    await post.owe("one")
+    await post.owe("two")
+    await post.pass_time(600)
+    assert post.platform.texts() == ["one", "two"]
+    gaps = [b[0] - a[0] for a, b in zip(post.platform.calls, post.platform.calls[1:], strict=False)]
+    assert gaps[:4] == [1, 2, 4, 8]
+    assert max(gaps) <= 60
+    assert not any(repeat for *_, repeat in post.platform.calls)
+
+
+async def test_a_nudge_ends_the_back_off(post: Post) -> None:
+    post.platform.fail(SendUnavailable("down"), times=7)
+    await post.owe("one")
+    await post.pass_time(64)
+    tries = len(post.platform.calls)
+    post.delivery.nudge("fake")
+    await post.settle()
+    assert len(post.platform.calls) == tries + 1
+
+
+async def test_refused_is_given_up_and_the_next_goes_out(post: Post) -> None:
+    post.platform.fail(SendRefused("blocked"))
+    await post.owe("x" * 500)
+    await post.owe("two")
+    await post.settle()
+    assert post.platform.texts() == ["two"]
+    assert await post.store.owed() == []
+
+
+async def test_unknown_is_repeated_once_and_marked(post: Post) -> None:
+    post.platform.fail(SendUnknown("timeout"), delivered=True)
+    item = await post.owe("one")
+    await post.settle()
+    assert (await post.store.owed())[0].parts[0].state == "unknown"
+    assert len(post.platform.calls) == 1  # not at once
+    await post.pass_time(30)
+    assert post.platform.texts() == ["one", REPEAT_MARK + "one"]
+    assert await post.store.owed() == []
+    assert item.id == 1
+
+
+async def test_unknown_twice_is_left_open_and_the_rest_goes_out(post: Post) -> None:
+    post.platform.fail(SendUnknown("timeout"), times=2)
+    text = "a" * 150 + " " + "b" * 150
+    await post.owe(text)
+    await post.owe("next")
+    await post.pass_time(100)
+    assert [t[0] for t in post.platform.texts()] == ["b", "n"]
+    assert len([c for c in post.platform.calls if c[2] == 1]) == 2
+    assert await post.store.owed() == []
+
+
+async def test_unknown_on_a_deduping_platform_shows_once(post: Post) -> None:
+    post.platform.dedupes_sends = True
+    post.platform.fail(SendUnknown("timeout"), delivered=True)
+    post.platform.fail(SendUnknown("timeout"), times=5)
+    await post.owe("one")
+    await post.pass_time(300)
+    assert post.platform.texts() == ["one"]
+    assert [repeat for *_, repeat in post.platform.calls] == [False] + [True] * 6
+    assert await post.store.owed() == []
+
+
+@pytest.mark.parametrize("dedupes", [True, False])
+@pytest.mark.parametrize("delivered", [True, False])
+async def test_killed_in_the_middle_of_a_send(post: Post, dedupes: bool, delivered: bool) -> None:
+    post.platform.dedupes_sends = dedupes
+    await post.owe("a" * 150 + " " + "b" * 150 + " " + "c" * 150)
+    post.platform.gate = asyncio.Event()
+    await post.settle()
+    if delivered:
+        part = (await post.store.owed())[0].parts[0]
+        post.platform._show(CHAT, part, repeat=False)
+    await post.kill()
+    assert (await post.store.owed())[0].parts[0].state == "sending"
+    post.platform.gate = None
+    post.boot()
+    await post.delivery.start()
+    await post.owe("new")
+    await post.settle()
+    shown = post.platform.texts()
+    first = [t for t in shown if t.strip().endswith("a")]
+    if dedupes:
+        assert len(first) == 1
+    else:
+        assert first[-1].startswith(REPEAT_MARK)
+        assert len(first) == (2 if delivered else 1)
+    assert [t.strip()[-1] for t in shown][-3:] == ["b", "c", "w"]
+    assert await post.store.owed() == []
+
+
+async def test_crashes_at_the_same_part_end(post: Post) -> None:
+    await post.owe("one")
+    for _ in range(10):
+        post.platform.gate = asyncio.Event()
+        await post.settle()
+        await post.kill()
+        post.boot()
+        await post.delivery.start()
+    post.platform.gate = None
+    await post.settle()
+    assert len(post.platform.calls) <= 6
+    assert await post.store.owed() == []
+
+
+async def test_nothing_is_sent_before_the_mark_and_a_lost_mark_is_made_up(post: Post) -> None:
+    real, broken = post.store.mark_part, {"sending": 2, "sent": 3}
+
+    async def mark_part(part_id: int, state: str, **kwargs: object) -> None:
+        if broken.get(state, 0):
+            broken[state] -= 1
+            raise StoreUnavailable("disk full")
+        await real(part_id, state, **kwargs)  # type: ignore[arg-type]
+
+    post.store.mark_part = mark_part  # type: ignore[assignment,method-assign]
+    await post.owe("one")
+    await post.settle()
+    assert post.platform.calls == []
+    await post.pass_time(60)
+    assert post.platform.texts() == ["one"]
+    assert await post.store.owed() == []
+
+
+async def test_a_crashing_adapter_is_not_asked_for_ever(post: Post) -> None:
+    post.platform.fail(ZeroDivisionError("bug"), times=50)
+    await post.owe("one")
+    await post.pass_time(200)
+    assert len(post.platform.calls) == 2
+    post.platform.failures.clear()
+    await post.owe("two")
+    await post.settle()
+    assert post.platform.texts() == ["two"]
+
+
+async def test_late_answers_say_so(post: Post, clock: FakeClock) -> None:
+    await post.store.owe(OutboxDraft(CHAT, "old"))
+    clock.set_wall(clock.now() + 86_400 * 2)
+    await post.store.owe(OutboxDraft(CHAT, "young"))
+    await post.delivery.start()
+    await post.settle()
+    old, young = post.platform.texts()
+    assert "late" in old
+    assert "2027-01-15" in old
+    assert old.endswith("old")
+    assert young == "young"
+
+
+async def test_late_answers_with_fixed_parts_get_a_note_ahead(post: Post, clock: FakeClock) -> None:
+    item = await post.store.owe(OutboxDraft(CHAT, "old"))
+    await post.store.plan_parts(item.id, post.platform.render("old"))
+    clock.set_wall(clock.now() + 86_400 * 2)
+    await post.delivery.start()
+    await post.settle()
+    note, old = post.platform.texts()
+    assert "late" in note
+    assert old == "old"
+    assert await post.store.owed() == []
+
+
+async def test_a_clock_set_back_makes_nothing_late(post: Post, clock: FakeClock) -> None:
+    await post.store.owe(OutboxDraft(CHAT, "one"))
+    clock.set_wall(clock.now() - 86_400 * 30)
+    await post.delivery.start()
+    await post.settle()
+    assert post.platform.texts() == ["one"]
+
+
+async def test_stopping_finishes_the_send_and_keeps_the_rest(post: Post) -> None:
+    post.platform.gate = asyncio.Event()
+    await post.owe("a" * 150 + " " + "b" * 150)
+    await post.owe("c")
+    await post.settle()
+    stopping = asyncio.ensure_future(post.delivery.stop(10))
+    await post.settle()
+    post.platform.gate.set()
+    post.platform.fail(SendUnavailable("gone"), times=0)
+    await post.settle()
+    await stopping
+    sent = len(post.platform.chat)
+    assert sent >= 1
+    post.platform.gate = None
+    post.boot()
+    await post.delivery.start()
+    await post.settle()
+    assert [t.strip()[-1] for t in post.platform.texts()] == ["a", "b", "c"]
+    assert not any(repeat for *_, repeat in post.platform.calls)
+
+
+async def test_a_hanging_send_is_cut_off_and_repeated_later(post: Post) -> None:
+    post.platform.gate = asyncio.Event()
+    await post.owe("one")
+    await post.settle()
+    stopping = asyncio.ensure_future(post.delivery.stop(10))
+    await post.pass_time(12)
+    await stopping
+    assert (await post.store.owed())[0].parts[0].state == "sending"
+
+
+async def test_an_item_handed_over_twice_goes_out_once(post: Post) -> None:
+    item = await post.owe("one")
+    post.delivery.hand_over([item])
+    await post.settle()
+    post.delivery.hand_over([item])
+    await post.delivery.refresh()
+    await post.settle()
+    assert post.platform.texts() == ["one"]
+
+
+async def test_an_unknown_platform_keeps_its_answers(post: Post) -> None:
+    await post.owe("one", Address("gone", "900", "111"))
+    await post.settle()
+    assert await post.states() == ["planned"]
+
+
+async def test_typing_repeats_and_ends(post: Post) -> None:
+    async with post.delivery.typing(CHAT):
+        assert post.platform.typed == []  # a quick answer needs none
+        await post.pass_time(10)
+    count = len(post.platform.typed)
+    assert count == 3
+    await post.pass_time(30)
+    assert len(post.platform.typed) == count
+
+
+async def test_chats_leave_nothing_behind(post: Post) -> None:
+    for n in range(50):
+        await post.owe("x", Address("fake", "900", str(n)))
+    await post.settle()
+    assert len(post.platform.chat) == 50
+    assert not post.delivery._senders
+    assert not post.delivery._budgets
