@@ -107,6 +107,12 @@ def open_inbox(db: sqlite3.Connection) -> list[InboxItem]:
     return [_inbox_item(row) for row in db.execute(f"{_INBOX} WHERE state = 'new' ORDER BY id")]
 
 
+def inbox_items(db: sqlite3.Connection, inbox_ids: Sequence[int]) -> list[InboxItem]:
+    wanted = json.dumps(list(inbox_ids))
+    query = f"{_INBOX} WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'quarantined'"
+    return [_inbox_item(row) for row in db.execute(f"{query} ORDER BY id", (wanted,))]
+
+
 def waiting_count(db: sqlite3.Connection, session_key: str) -> int:
     query = "SELECT count(*) FROM inbox WHERE session_key = ? AND state = 'new'"
     (count,) = db.execute(query, (session_key,)).fetchone()

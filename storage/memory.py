@@ -532,6 +532,9 @@ class MemoryStore:
     async def open_inbox(self) -> list[InboxItem]:
         return self._mail.open_inbox()
 
+    async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
+        return self._mail.inbox_items(inbox_ids)
+
     async def waiting_count(self, session_key: str) -> int:
         return self._mail.waiting_count(session_key)
 

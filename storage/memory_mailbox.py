@@ -95,6 +95,9 @@ class MemoryMailbox:
             if item.state == "new"
         ]
 
+    def inbox_items(self, inbox_ids: Iterable[int]) -> list[InboxItem]:
+        return [self._inbox[i] for i in sorted(set(inbox_ids)) if i in self._inbox]
+
     def _update_id(self, item: InboxItem) -> str | None:
         return None if item.id in self._forgotten_updates else item.record.update_id
 
