@@ -174,6 +174,7 @@ class Asker:
     # --- steps
 
     async def _compact(self, trigger: CompactionTrigger, *, proven: bool) -> bool:
+        before = self._history.loaded.session
         result = await self._compactor.compact(
             self._history.loaded,
             trigger,
@@ -181,7 +182,9 @@ class Asker:
             notify=self._observer.on_notice,
         )
         self._history.replace(result.loaded)
-        if result.outcome != "compressed":
+        after = result.loaded.session
+        # Somebody else may have been first: then it is their result that is tried.
+        if (before.id, before.revision) == (after.id, after.revision):
             return False
         self.compactions += 1
         return True

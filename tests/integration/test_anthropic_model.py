@@ -1,0 +1,504 @@
+"""The real SDK against the strict loopback server: streams, tools, thinking, cache, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from agent.errors import (
+    ContextOverflow,
+    ModelAuthError,
+    ModelBadRequest,
+    ModelConnectionError,
+    ModelError,
+    ModelNotFound,
+    ModelOverloaded,
+    ModelQuotaError,
+    ModelRateLimited,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputLimitTooHigh,
+    RequestTooLarge,
+    ThinkingMismatch,
+)
+from agent.llm.anthropic import AnthropicModel
+from agent.llm.retry import RetryingModel, RetryPolicy
+from agent.messages import Message, ToolSchema, text_of, without_thinking
+from agent.ports import ModelRequest, ModelResponse
+from tests.fakes.anthropic_server import (
+    Answer,
+    AnthropicServer,
+    Fault,
+    ModelFacts,
+    common_prefix,
+    redacted_thinking,
+    text,
+    thinking,
+    tool_use,
+)
+from tests.fakes.clock import FakeClock
+
+MODEL = "claude-sonnet-5-5"
+TOOL = ToolSchema(
+    "lookup",
+    "Looks something up.",
+    {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
+)
+OTHER = ToolSchema("another", "Another one.")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer() as running:
+        yield running
+
+
+def model_for(server: AnthropicServer, clock: FakeClock, **options: Any) -> AnthropicModel:
+    options.setdefault("api_key", server.api_key)
+    return AnthropicModel(MODEL, base_url=server.base_url, clock=clock, **options)
+
+
+@pytest.fixture
+async def model(server: AnthropicServer, clock: FakeClock) -> AsyncIterator[AnthropicModel]:
+    async with contextlib.aclosing(model_for(server, clock)) as made:
+        yield made
+
+
+def user(content: Any = "hello") -> Message:
+    return {"role": "user", "content": content}
+
+
+def result(call_id: str, content: str = "found it") -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "name": "lookup", "content": content}
+
+
+def request(*messages: Message, **fields: Any) -> ModelRequest:
+    fields = {"system": "You help.", "max_tokens": 500, "tools": (TOOL, OTHER)} | fields
+    return ModelRequest(messages=messages or (user(),), **fields)
+
+
+async def failure(model: Any, asked: ModelRequest | None = None) -> ModelError:
+    with pytest.raises(ModelError) as caught:
+        await model.respond(asked or request())
+    return caught.value
+
+
+# --- answers
+
+
+async def test_text_is_streamed_and_given_back_whole(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    said = "Grüße 😀, 你好. " * 20
+    server.script(Answer(said, pieces=40))
+    shown: list[str] = []
+    response = await model.respond(request(), on_text=shown.append)
+    assert response.message == {"role": "assistant", "content": said}
+    assert "".join(shown) == said
+    assert len(shown) > 10
+    assert response.stop_reason == "end_turn"
+    assert response.usage is not None
+    assert response.usage.prompt_tokens == server.requests[0].input_tokens
+    assert server.warnings == []
+
+
+async def test_every_request_asks_for_a_stream_so_no_answer_is_too_long_to_ask_for(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    await model.respond(request(max_tokens=64_000))
+    await model.respond(
+        request(max_tokens=64_000, system="[posthouse:summary] Condense.", tools=())
+    )
+    assert [r.stream for r in server.requests] == [True, True]
+
+
+async def test_a_tool_loop_with_thinking_replays_the_blocks_as_they_came(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    async with contextlib.aclosing(
+        model_for(server, clock, thinking={"type": "adaptive"})
+    ) as model:
+        first, second = tool_use("lookup", {"q": '界 "quoted" \\n'}), tool_use("another")
+        server.script(
+            Answer(
+                [thinking("Let me look. 😀"), redacted_thinking(), text("Looking."), first, second]
+            ),
+            Answer([thinking("So that is it."), text("Here it is.")]),
+            Answer("And more."),
+        )
+        messages: list[Message] = [user()]
+        response = await model.respond(request(*messages))
+        assert response.stop_reason == "tool_use"
+        assert [c["function"]["name"] for c in response.message["tool_calls"]] == [
+            "lookup",
+            "another",
+        ]
+        messages += [response.message, result(first["id"]), result(second["id"], "")]
+        messages.append((await model.respond(request(*messages))).message)
+        messages.append(user("and more?"))
+        await model.respond(request(*messages))
+    assert server.rejected == []
+    replayed = server.requests[-1].messages[1]["content"]
+    assert replayed == server.requests[0].answer
+    sent = [r.body for r in server.requests]
+    for before, after in itertools.pairwise(sent):
+        shared, had, _ = common_prefix(before, after)
+        assert shared == had
+
+
+async def test_messages_survive_a_store_as_json(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.script(
+        Answer([thinking("deep"), text("said"), tool_use("lookup", {"q": "x", "n": 1.5})])
+    )
+    response = await model.respond(request())
+    assert json.loads(json.dumps(response.message)) == response.message
+
+
+async def test_thinking_behind_another_prefix_is_named_and_a_copy_without_it_passes(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.script(Answer([thinking("deep"), text("said")], thinking=False))
+    response = await model.respond(request())
+    moved = [user("something else"), response.message, user("go on")]
+    assert isinstance(await failure(model, request(*moved)), ThinkingMismatch)
+    moved[1] = without_thinking(moved[1])
+    await model.respond(request(*moved))
+
+
+async def test_unbound_thinking_can_be_dropped_by_the_provider(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    async with contextlib.aclosing(model_for(server, clock, drop_unbound_thinking=True)) as model:
+        server.script(Answer([thinking("deep"), text("said")]))
+        response = await model.respond(request())
+        again = await model.respond(request(user("another"), response.message, user("go on")))
+    assert server.requests[-1].transformations
+    assert again.dropped_thinking == 1
+
+
+async def test_thinking_with_a_budget_is_left_out_when_the_open_loop_lost_it(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    options = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    async with contextlib.aclosing(model_for(server, clock, **options)) as model:
+        call = tool_use("lookup", {"q": "x"})
+        server.script(Answer([thinking("deep"), call]), "done")
+        response = await model.respond(request(max_tokens=4000))
+        assert server.requests[0].body is not None
+        assert server.requests[0].body["thinking"]["type"] == "enabled"
+        stripped = without_thinking(response.message)
+        await model.respond(request(user(), stripped, result(call["id"]), max_tokens=4000))
+    assert server.rejected == []
+    assert "thinking" not in server.requests[1].messages[-1]
+
+
+async def test_the_cache_is_read_up_to_the_end_of_the_request_before(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    messages: list[Message] = [user("x" * 8000)]
+    asked = request(*messages, system="s" * 8000, cache_ttl="5m")
+    usages = []
+    for n in range(5):
+        calls = [tool_use("lookup", {"q": f"{n}.{i}"}) for i in range(25 if n == 2 else 2)]
+        server.script(Answer([text("Looking."), *calls]))
+        response = await model.respond(dataclasses.replace(asked, messages=tuple(messages)))
+        usages.append(response.usage)
+        messages.append(response.message)
+        messages += [result(c["id"], "y" * 400) for c in calls]
+    assert usages[0].cache_read_tokens == 0
+    for before, after in itertools.pairwise(usages):
+        # More than 20 blocks in one step (the third) must not lose the entry either.
+        assert after.cache_read_tokens == before.prompt_tokens
+        assert after.input_tokens == 0
+
+
+async def test_no_marks_without_a_lifetime(server: AnthropicServer, model: AnthropicModel) -> None:
+    await model.respond(request(cache_ttl=None))
+    assert "cache_control" not in json.dumps(server.requests[0].body)
+
+
+async def test_one_lifetime_in_a_request(server: AnthropicServer, model: AnthropicModel) -> None:
+    await model.respond(request(cache_ttl="1h"))
+    marks = json.dumps(server.requests[0].body).count('"ttl": "1h"')
+    assert marks == json.dumps(server.requests[0].body).count("cache_control") == 2
+
+
+async def test_size_and_window_are_asked_from_the_provider(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    assert await model.count_tokens(request(user("x" * 4000))) == pytest.approx(1050, abs=60)
+    assert await model.window_tokens() == 1_000_000
+
+
+async def test_an_answer_is_never_asked_longer_than_the_model_can(
+    clock: FakeClock,
+) -> None:
+    facts = ModelFacts(MODEL, window=50_000, max_output=2000)
+    async with (
+        AnthropicServer(models=[facts]) as server,
+        contextlib.aclosing(model_for(server, clock)) as model,
+    ):
+        error = await failure(model, request(max_tokens=8000))
+        assert isinstance(error, OutputLimitTooHigh)
+        assert error.limit_tokens == 2000
+        assert await model.window_tokens() == 50_000
+        await model.respond(request(max_tokens=8000))
+        assert server.requests[-1].body is not None
+        assert server.requests[-1].body["max_tokens"] == 2000
+
+
+async def test_an_unknown_window_is_none(clock: FakeClock, server: AnthropicServer) -> None:
+    model = AnthropicModel("claude-unheard-of", api_key="k", base_url=server.base_url, clock=clock)
+    async with contextlib.aclosing(model):
+        assert await model.window_tokens() is None
+        assert await model.count_tokens(request()) is None
+
+
+# --- failures
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (Fault("401"), ModelAuthError),
+        (Fault("403"), ModelAuthError),
+        (Fault("402"), ModelQuotaError),
+        (Fault("400", message="Your credit balance is too low to access the API"), ModelQuotaError),
+        (Fault("404"), ModelNotFound),
+        (Fault("413"), RequestTooLarge),
+        (Fault("400", message="messages.0.foo: Extra inputs are not permitted"), ModelBadRequest),
+        (Fault("400", message="Could not process image"), RequestTooLarge),
+        (Fault("422"), ModelBadRequest),
+        (Fault("429", retry_after=3), ModelRateLimited),
+        (Fault("408"), ModelTimeout),
+        (Fault("504"), ModelTimeout),
+        (Fault("409"), ModelUnavailable),
+        (Fault("500"), ModelUnavailable),
+        (Fault("503"), ModelUnavailable),
+        (Fault("html502"), ModelUnavailable),
+        (Fault("529"), ModelOverloaded),
+        (Fault("stream_error"), ModelOverloaded),
+        (Fault("stream_error_tool"), ModelOverloaded),
+        (Fault("stream_error", type="api_error", message="Internal"), ModelUnavailable),
+        (Fault("stream_error", type="rate_limit_error", message="Slow down"), ModelRateLimited),
+        (Fault("stream_error", type="brand_new_error", message="?"), ModelError),
+        (Fault("drop"), ModelConnectionError),
+        (Fault("drop_text"), ModelConnectionError),
+        (Fault("drop_tool"), ModelConnectionError),
+        (Fault("reset_text"), ModelConnectionError),
+        (Fault("eof"), ModelConnectionError),
+        (Fault("eof_tool"), ModelConnectionError),
+        (Fault("garbage"), ModelConnectionError),
+        (Fault("html200"), ModelConnectionError),
+        (Fault("stop_null"), ModelConnectionError),
+        (Fault("too_long"), ContextOverflow),
+        (Fault("output_too_long"), OutputLimitTooHigh),
+    ],
+    ids=repr,
+)
+async def test_every_fault_is_the_right_error_after_one_request(
+    server: AnthropicServer, model: AnthropicModel, fault: Fault, expected: type[ModelError]
+) -> None:
+    server.script(fault)
+    error = await failure(model)
+    assert type(error) is expected or (expected is ModelError and isinstance(error, expected))
+    assert len(server.requests) == 1
+    assert (await model.respond(request())).stop_reason == "end_turn"
+
+
+async def test_no_piece_of_the_key_is_in_any_error(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
+    async with (
+        AnthropicServer(api_key=key) as server,
+        contextlib.aclosing(model_for(server, clock)) as model,
+    ):
+        for status in ("400", "401", "403", "404", "429", "500", "529"):
+            server.script(Fault(status, message=f"the key {key[12:-4]}… or {key} is bad"))
+            text_of_error = repr(await failure(model))
+            assert not any(key[i : i + 8] in text_of_error for i in range(len(key) - 7))
+    assert "abcdefgh" not in caplog.text
+
+
+async def test_a_wrong_key_is_refused_without_words_of_the_provider(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    async with contextlib.aclosing(model_for(server, clock, api_key="wrong-key-1234")) as model:
+        error = await failure(model)
+    assert isinstance(error, ModelAuthError)
+    assert "wrong-key" not in str(error)
+
+
+async def test_a_missing_key_needs_no_request(clock: FakeClock) -> None:
+    model = AnthropicModel(MODEL, api_key=None, clock=clock)
+    assert isinstance(await failure(model), ModelAuthError)
+
+
+async def test_overflow_names_the_window(clock: FakeClock) -> None:
+    async with (
+        AnthropicServer(window=8000) as server,
+        contextlib.aclosing(model_for(server, clock)) as model,
+    ):
+        error = await failure(model, request(user("x" * 60_000)))
+    assert isinstance(error, ContextOverflow)
+    assert error.limit_tokens == 8000
+
+
+async def test_the_wait_that_the_provider_asks_for_is_read(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.script(Fault("429", retry_after=37))
+    error = await failure(model)
+    assert isinstance(error, ModelRateLimited)
+    assert error.retry_after_seconds == 37
+
+
+async def test_nobody_listens(clock: FakeClock) -> None:
+    async with AnthropicServer() as server:
+        url = server.base_url
+    model = AnthropicModel(MODEL, api_key="k", base_url=url, clock=clock)
+    async with contextlib.aclosing(model):
+        assert isinstance(await failure(model), ModelConnectionError)
+
+
+@pytest.mark.parametrize("fault", ["hang", "hang_text", "hang_tool"])
+async def test_a_silent_server_is_given_up(
+    server: AnthropicServer, clock: FakeClock, fault: str
+) -> None:
+    server.script(Fault(fault))
+    async with contextlib.aclosing(model_for(server, clock, silence_seconds=0.2)) as model:
+        assert isinstance(await failure(model), ModelTimeout)
+
+
+async def test_an_answer_without_end_is_given_up(server: AnthropicServer, clock: FakeClock) -> None:
+    server.script(Answer("word " * 400, chunk_delay=0.05, pieces=400))
+    options = {"answer_deadline_seconds": 0.3}
+    async with contextlib.aclosing(model_for(server, clock, **options)) as model:
+        assert isinstance(await failure(model), ModelTimeout)
+
+
+async def test_a_cancelled_request_lets_its_connection_go(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    server.script(Fault("hang"), "here")
+    options = {"max_concurrent_requests": 1}
+    async with contextlib.aclosing(model_for(server, clock, **options)) as model:
+        asked = asyncio.ensure_future(model.respond(request()))
+        assert await server.wait_for(1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert text_of((await model.respond(request())).message["content"]) == "here"
+    assert await server.wait_idle()
+
+
+async def test_no_more_requests_at_once_than_allowed(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    server.script(*[Answer("ok", first_delay=0.02)] * 12)
+    options = {"max_concurrent_requests": 3}
+    async with contextlib.aclosing(model_for(server, clock, **options)) as model:
+        await asyncio.gather(*(model.respond(request()) for _ in range(12)))
+    assert server.records.max_in_flight <= 3
+
+
+async def test_closed_is_closed_twice_over(server: AnthropicServer, clock: FakeClock) -> None:
+    model = model_for(server, clock)
+    await model.respond(request())
+    await model.aclose()
+    await model.aclose()
+    assert isinstance(await failure(model), ModelConnectionError)
+
+
+async def test_a_lone_surrogate_anywhere_can_be_sent(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    bad = "a\ud83d b"
+    call: Message = {
+        "role": "assistant",
+        "content": bad,
+        "tool_calls": [
+            {"id": "c1", "function": {"name": "lookup", "arguments": '{"q": "\\ud83d"}'}}
+        ],
+    }
+    await model.respond(request(user(bad), call, result("c1", bad), system=bad))
+    assert server.rejected == []
+
+
+# --- the retry policy above it
+
+
+def retrying(models: Sequence[AnthropicModel], clock: FakeClock, **policy: Any) -> RetryingModel:
+    return RetryingModel(models, clock=clock, random=lambda: 0.5, policy=RetryPolicy(**policy))
+
+
+async def ask_through(
+    model: RetryingModel, clock: FakeClock, shown: list[str]
+) -> ModelResponse | ModelError:
+    asked = asyncio.ensure_future(model.respond(request(), on_text=shown.append))
+    while not asked.done():
+        await asyncio.wait([asked], timeout=0.01)
+        if clock.next_wake_seconds is not None:
+            await clock.advance(clock.next_wake_seconds)
+    error = asked.exception()
+    assert error is None or isinstance(error, ModelError)
+    return error if error is not None else asked.result()
+
+
+@pytest.mark.parametrize(
+    "fault", ["408", "409", "429", "500", "529", "stream_error", "drop_tool", "eof", "html502"]
+)
+async def test_what_heals_is_asked_again_and_shown_once(
+    server: AnthropicServer, model: AnthropicModel, clock: FakeClock, fault: str
+) -> None:
+    server.script(Fault(fault), Fault(fault), "at last")
+    shown: list[str] = []
+    response = await ask_through(retrying([model], clock), clock, shown)
+    assert isinstance(response, ModelResponse)
+    assert (
+        "".join(shown[len(shown) - shown[::-1].index("") :] if "" in shown else shown) == "at last"
+    )
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("fault", ["400", "401", "402", "403", "413", "too_long"])
+async def test_what_does_not_heal_is_asked_once(
+    server: AnthropicServer, model: AnthropicModel, clock: FakeClock, fault: str
+) -> None:
+    server.script(Fault(fault))
+    assert isinstance(await ask_through(retrying([model], clock), clock, []), ModelError)
+    assert len(server.requests) == 1
+
+
+async def test_attempts_are_counted_once_not_multiplied_by_the_sdk(
+    server: AnthropicServer, model: AnthropicModel, clock: FakeClock
+) -> None:
+    server.fault_next(Fault("429", retry_after=30), times=50)
+    started = clock.monotonic()
+    error = await ask_through(retrying([model], clock, attempts_per_model=3), clock, [])
+    assert isinstance(error, ModelRateLimited)
+    assert len(server.requests) == 3
+    assert 60 <= clock.monotonic() - started <= 70
+
+
+async def test_the_next_model_steps_in(server: AnthropicServer, clock: FakeClock) -> None:
+    names = ("claude-gone-1", "claude-haiku-5-5")
+    chain = [
+        AnthropicModel(n, api_key=server.api_key, base_url=server.base_url, clock=clock)
+        for n in names
+    ]
+    model = retrying(chain, clock)
+    async with contextlib.aclosing(model):
+        response = await ask_through(model, clock, [])
+    assert isinstance(response, ModelResponse)
+    assert response.model == "claude-haiku-5-5"
