@@ -37,6 +37,10 @@ class CompactorCache:
             self._by_conversation.popitem(last=False)
         return compactor
 
+    def clear(self) -> None:
+        """Make every compactor anew at its next use: the window has changed."""
+        self._by_conversation.clear()
+
     def forget(self, conversation_id: str) -> None:
         """The conversation is over."""
         self._by_conversation.pop(conversation_id, None)

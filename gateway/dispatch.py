@@ -48,15 +48,15 @@ class Dispatch:
         self._host = host
         self._policies = policies
         self._clock = clock
-        self._held: set[int] = set()
+        self._held: dict[int, str] = {}
+        """Row → session key, of everything that is waiting or at work here."""
         self._at_once = TaskOwner(clock)
         self._going_down = StopSignal()
 
     # the port of the intake
 
     def submit(self, item: InboxItem) -> None:
-        self._held.add(item.id)
-        key = item.record.session_key
+        key = self._held[item.id] = item.record.session_key
         if item.record.kind != COMMAND:
             self._lanes.put(key, self._job(item, lambda stop: self._turns.run(item, stop)))
             return
@@ -79,9 +79,13 @@ class Dispatch:
 
     # the rest
 
+    def at_work(self, session_key: str) -> bool:
+        """Is anything of this conversation waiting or being worked on?"""
+        return session_key in self._held.values()
+
     def resume(self, turn: InterruptedTurn, item: InboxItem) -> None:
         """Put a turn that was cut off into its lane: at start-up, before anything else."""
-        self._held.add(item.id)
+        self._held[item.id] = turn.session_key
         job = self._job(item, lambda stop: self._turns.resume(turn, item, stop))
         self._lanes.put(turn.session_key, job)
 
@@ -109,7 +113,7 @@ class Dispatch:
         try:
             await work
         finally:
-            self._held.discard(item.id)
+            self._held.pop(item.id, None)
 
     async def _command(
         self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None = None

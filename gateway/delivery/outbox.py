@@ -81,6 +81,10 @@ class Delivery:
             if key[0] == platform:
                 sender.nudge()
 
+    def pending(self, address: Address) -> bool:
+        """Is anything on its way to this chat?"""
+        return _chat(address) in self._senders
+
     async def idle(self, seconds: float) -> bool:
         """Wait until nothing is on its way; False if that took too long."""
         return await self._tasks.wait(seconds)
