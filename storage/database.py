@@ -48,7 +48,6 @@ READER_PRAGMAS = (
 # Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
 # say: this database can not be written now.
 _STATEMENT_CODES = frozenset({1, 18, 19, 20, 21, 23, 25})
-_CORRUPT = 11
 _CORRUPT_VTAB = 267
 
 
@@ -66,11 +65,12 @@ def is_outage(error: BaseException) -> bool:
 
 
 def is_index_damage(error: sqlite3.Error) -> bool:
-    """Does this error come from the full-text index alone?
+    """Does this error, met while indexing, come from the full-text index alone?
 
-    Page damage carries the plain code, and must stay an outage: writing on would spread it.
+    A damaged index says so, or trips over its own constraints. Page damage carries the plain code
+    and must stay an outage: writing on would spread it.
     """
-    return code_of(error) == _CORRUPT_VTAB
+    return code_of(error) == _CORRUPT_VTAB or not is_outage(error)
 
 
 def outage(error: BaseException) -> StoreUnavailable:
@@ -270,14 +270,17 @@ class Writer:
         connection.execute("SAVEPOINT search_index")
         try:
             connection.executemany("INSERT INTO message_index (rowid, text) VALUES (?, ?)", texts)
+            # The index writes itself out at a savepoint: its damage has to show before COMMIT.
+            connection.execute("SAVEPOINT written_out")
+            connection.execute("RELEASE search_index")
         except sqlite3.DatabaseError as exc:
             if not is_index_damage(exc):
                 raise
             connection.execute("ROLLBACK TO search_index")
             connection.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
             tx.index_damaged = True
+            connection.execute("RELEASE search_index")
             _log.error("search index is damaged; messages are stored without it until a rebuild")
-        connection.execute("RELEASE search_index")
         faultpoint("commit.indexed")
 
     def _finish(self, _: object) -> None:

@@ -53,7 +53,10 @@ def _candidates(
         return _by_scan(db, [query.strip()], scope)
     if _index_is_usable(db):
         try:
-            return _by_index(db, terms, scope)
+            found = _by_index(db, terms, scope)
+            if found or _index_finds_itself(db):
+                return found
+            _log.error("search index has lost what it held, scanning instead")
         except sqlite3.DatabaseError as exc:
             _log.error("search index failed, scanning instead", extra={"error": repr(exc)})
     else:
@@ -64,6 +67,23 @@ def _candidates(
 def _index_is_usable(db: sqlite3.Connection) -> bool:
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
     return "index_damaged" not in facts and facts.get("segmenter") == SEGMENTER
+
+
+def _index_finds_itself(db: sqlite3.Connection) -> bool:
+    """Is the newest message that was indexed found by its own words?
+
+    Some damage makes the index answer "nothing" instead of failing.
+    """
+    (newest,) = db.execute("SELECT max(id) FROM message_index_docsize").fetchone()
+    row = db.execute(
+        "SELECT content, content_is_json FROM messages WHERE id = ?", (newest,)
+    ).fetchone()
+    terms = query_terms(rows.said_text(*row)) if row is not None else []
+    if not terms:
+        return True
+    own = "SELECT 1 FROM message_index WHERE message_index MATCH ? AND rowid = ?"
+    words = " OR ".join(term.match for term in terms)
+    return db.execute(own, (words, newest)).fetchone() is not None
 
 
 def _by_index(

@@ -41,6 +41,7 @@ class Connection:
         self._uri = uri
         self._pragmas = pragmas
         self._raw: sqlite3.Connection | None = None
+        self._failure: sqlite3.Error | None = None
         self._driver = aiosqlite.Connection(self._connect, iter_chunk_size=64)
         self._driver._thread.daemon = True
 
@@ -60,19 +61,29 @@ class Connection:
             await asyncio.wait([connecting])
             await connection.close()
             raise
-        except sqlite3.Error as exc:
-            raise StoreUnavailable(f"the database can not be opened: {exc}") from exc
+        if connection._failure is not None:
+            await connection.close()
+            error = connection._failure
+            raise StoreUnavailable(f"the database can not be opened: {error}") from error
         return connection
 
     def _connect(self) -> sqlite3.Connection:
+        """Always a connection: after a failed one the driver does not wait for its thread."""
+        try:
+            self._raw = self._connect_to_file()
+        except sqlite3.Error as exc:
+            self._failure = exc
+            self._raw = sqlite3.connect(":memory:")
+        return self._raw
+
+    def _connect_to_file(self) -> sqlite3.Connection:
         raw = sqlite3.connect(self._uri, uri=True, isolation_level=None, cached_statements=256)
         try:
             for pragma in self._pragmas:
                 raw.execute(pragma)
-        except BaseException:
+        except sqlite3.Error:
             raw.close()
             raise
-        self._raw = raw
         return raw
 
     async def run(

@@ -1,0 +1,32 @@
+"""Owns the run of the store's contract over both of its implementations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agent.ports import Store
+from storage.memory import MemoryStore
+from storage.sqlite import open_store
+from tests.contract.store_suite import StoreSuite
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.store_invariants import check_invariants
+
+
+class TestSqliteStore(StoreSuite):
+    @pytest.fixture
+    async def store(
+        self, tmp_path: Path, clock: FakeClock, ids: SequentialIds
+    ) -> AsyncIterator[Store]:
+        store = await open_store(tmp_path / "state.db", clock=clock, ids=ids)
+        yield store
+        await store.close()
+        check_invariants(tmp_path / "state.db")
+
+
+class TestMemoryStore(StoreSuite):
+    @pytest.fixture
+    def store(self, clock: FakeClock, ids: SequentialIds) -> Store:
+        return MemoryStore(clock, ids)

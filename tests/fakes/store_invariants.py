@@ -1,0 +1,107 @@
+"""Owns what must hold in every database, whatever happened to the process that wrote it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from storage.codec import ROW_COLUMNS, decode_row
+from storage.segment import indexable_text
+
+# Each query must find nothing.
+_FORBIDDEN = {
+    "a session closed by a compression without exactly one continuation": """
+        SELECT p.id FROM sessions p WHERE p.end_reason IN ('compression', 'switch', 'uncompress')
+        AND (SELECT count(*) FROM sessions c
+             WHERE c.parent_session_id = p.id AND c.link = 'continuation') <> 1""",
+    "a live parent with a continuation": """
+        SELECT p.id FROM sessions p JOIN sessions c
+        ON c.parent_session_id = p.id AND c.link = 'continuation' WHERE p.ended_at IS NULL""",
+    "a cycle of parents": """
+        WITH RECURSIVE up (start, id) AS (
+            SELECT id, parent_session_id FROM sessions WHERE parent_session_id IS NOT NULL
+            UNION SELECT up.start, s.parent_session_id FROM up JOIN sessions s ON s.id = up.id
+            WHERE s.parent_session_id IS NOT NULL)
+        SELECT start FROM up WHERE start = id""",
+    "a child without messages": """
+        SELECT s.id FROM sessions s WHERE s.parent_session_id IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id)""",
+    "a child of another conversation": """
+        SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
+        WHERE c.link = 'continuation' AND c.conversation_id <> p.conversation_id""",
+    "a route to a conversation whose tip is not live": """
+        SELECT r.session_key FROM routes r JOIN conversations c ON c.id = r.conversation_id
+        LEFT JOIN sessions s ON s.id = c.tip_session_id
+        WHERE s.id IS NULL OR s.ended_at IS NOT NULL OR s.conversation_id <> c.id""",
+    "a tip that is not the end of its lineage": """
+        SELECT c.id FROM conversations c JOIN sessions s
+        ON s.parent_session_id = c.tip_session_id AND s.link = 'continuation'""",
+    "two live sessions of one conversation": """
+        SELECT conversation_id FROM sessions WHERE ended_at IS NULL
+        GROUP BY conversation_id HAVING count(*) > 1""",
+    "an end without a reason's time, or a reason without an end": """
+        SELECT id FROM sessions WHERE ended_at IS NULL AND end_reason IS NOT NULL""",
+    "two active rows at one place": """
+        SELECT session_id FROM messages WHERE active = 1
+        GROUP BY session_id, seq HAVING count(*) > 1""",
+    "a row both active and compacted": """
+        SELECT id FROM messages WHERE active = 1 AND compacted = 1""",
+    "a place above the highest given out": """
+        SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id
+        WHERE m.seq > s.last_seq""",
+    "a wrong message count": """
+        SELECT s.id FROM sessions s WHERE s.message_count <> (
+            SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.active = 1)""",
+    "an origin that is a copy itself": """
+        SELECT m.id FROM messages m JOIN messages o ON o.id = m.origin_id
+        WHERE o.origin_id IS NOT NULL""",
+    "an anchor at a row that is not active in its session": """
+        SELECT s.id FROM sessions s WHERE s.anchor_row_id IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM messages m
+            WHERE m.id = s.anchor_row_id AND m.session_id = s.id AND m.active = 1)""",
+    "a prepared summary for another revision": """
+        SELECT p.session_id FROM prepared p JOIN sessions s ON s.id = p.session_id
+        WHERE p.revision <> s.revision OR s.ended_at IS NOT NULL""",
+    "one platform message for two parts": """
+        SELECT p.platform_message_id FROM outbox_parts p JOIN outbox o ON o.id = p.outbox_id
+        WHERE p.platform_message_id IS NOT NULL
+        GROUP BY o.platform, o.bot_id, o.chat_id, p.platform_message_id HAVING count(*) > 1""",
+    "a claimed message whose turn is over": """
+        SELECT i.id FROM inbox i LEFT JOIN turns t ON t.id = i.turn_id WHERE i.state = 'claimed'
+        AND (t.id IS NULL OR t.state NOT IN ('running', 'interrupted', 'crashed'))""",
+    "a new message that belongs to a turn": """
+        SELECT id FROM inbox WHERE state = 'new' AND turn_id IS NOT NULL""",
+    "an answer that does not follow its parts": """
+        SELECT o.id FROM outbox o WHERE o.state = 'sent' AND EXISTS (
+            SELECT 1 FROM outbox_parts p WHERE p.outbox_id = o.id AND p.state <> 'sent')""",
+}
+
+
+def check_invariants(path: Path | str) -> None:
+    """Fail with a list of what does not hold in this database."""
+    db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+    try:
+        broken = [
+            f"{name}: {rows}"
+            for name, sql in _FORBIDDEN.items()
+            if (rows := db.execute(sql).fetchall())
+        ]
+        broken += _index_faults(db)
+        if (verdict := db.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            broken.append(f"integrity: {verdict}")
+        if verdict := db.execute("PRAGMA foreign_key_check").fetchall():
+            broken.append(f"foreign keys: {verdict}")
+    finally:
+        db.close()
+    assert not broken, "\n".join(broken)
+
+
+def _index_faults(db: sqlite3.Connection) -> list[str]:
+    """The index holds the originals with text, and nothing else."""
+    if db.execute("SELECT 1 FROM facts WHERE name = 'index_damaged'").fetchone():
+        return []
+    rows = map(decode_row, db.execute(f"SELECT {ROW_COLUMNS} FROM messages ORDER BY id"))
+    expected = [row.id for row in rows if indexable_text(row.message, row.kind, row.origin_id)]
+    indexed = [row[0] for row in db.execute("SELECT id FROM message_index_docsize ORDER BY id")]
+    return [] if indexed == expected else [f"index holds {indexed}, not {expected}"]

@@ -1,0 +1,276 @@
+"""Owns the tests of the group-committing writer, on a plain connection and thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import SessionEnded, StoreUnavailable
+from storage import faultpoint
+from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer
+from storage.migrate import migrate
+from tests.fakes.clock import FakeClock, SequentialIds
+
+
+class Rig:
+    """A writer on a thread of its own, with a gate that lets calls pile up into one group."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in WRITER_PRAGMAS:
+            self.connection.execute(pragma)
+        migrate(self.connection, 0.0)
+        self.connection.execute("CREATE TABLE t (k TEXT PRIMARY KEY, n INTEGER NOT NULL)")
+        self.in_place = True
+        self.commits = 0
+        self.connection.set_trace_callback(self._trace)
+        self.writer = Writer(
+            clock=FakeClock(),
+            ids=SequentialIds(),
+            estimate=lambda _: 1,
+            in_place=lambda: self.in_place,
+        )
+        self.thread = threading.Thread(target=self.writer.serve, args=(self.connection,))
+        self.thread.start()
+
+    def _trace(self, statement: str) -> None:
+        self.commits += statement == "COMMIT"
+
+    @contextlib.asynccontextmanager
+    async def one_group(self) -> AsyncIterator[None]:
+        """Calls made inside are committed together."""
+        gate = threading.Event()
+        held = self.writer.submit(lambda _: gate.wait(10), (), alone=True)
+        yield
+        gate.set()
+        await held
+
+    async def stop(self) -> None:
+        await self.writer.stop()
+        self.thread.join(10)
+        self.connection.close()
+
+    def stored(self) -> dict[str, int]:
+        reader = sqlite3.connect(self.path)
+        try:
+            return dict(reader.execute("SELECT k, n FROM t").fetchall())
+        finally:
+            reader.close()
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path / "t.db")
+    yield rig
+    await rig.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_hook() -> Iterator[None]:
+    yield
+    faultpoint.install(None)
+
+
+def put(tx: Transaction, key: str, n: int = 1) -> str:
+    tx.execute("INSERT INTO t VALUES (?, ?)", (key, n))
+    return key
+
+
+def put_then(error: BaseException) -> Any:
+    def call(tx: Transaction, key: str) -> None:
+        put(tx, key)
+        tx.index(1, "never")
+        raise error
+
+    return call
+
+
+def full_disk() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = 13
+    return error
+
+
+async def test_what_was_queued_meanwhile_is_one_commit(rig: Rig) -> None:
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, (f"k{i}",)) for i in range(50)]
+    assert await asyncio.gather(*calls) == [f"k{i}" for i in range(50)]
+    assert rig.commits == 2  # the gate's, and one for all
+    assert len(rig.stored()) == 50
+
+
+@pytest.mark.parametrize(
+    "error", [SessionEnded("s"), sqlite3.IntegrityError("unique"), KeyError("bug"), ValueError("x")]
+)
+@pytest.mark.parametrize("neighbours", [0, 2])
+async def test_a_failed_call_undoes_only_itself(
+    rig: Rig, error: Exception, neighbours: int
+) -> None:
+    async with rig.one_group():
+        before = [rig.writer.submit(put, (f"a{i}",)) for i in range(neighbours)]
+        failing = rig.writer.submit(put_then(error), ("bad",))
+        after = [rig.writer.submit(put, (f"b{i}",)) for i in range(neighbours)]
+    await asyncio.gather(*before, *after)
+    with pytest.raises(type(error)):
+        await failing
+    assert len(rig.stored()) == 2 * neighbours
+    assert rig.connection.execute("SELECT count(*) FROM message_index_docsize").fetchone() == (0,)
+
+
+async def test_a_broken_constraint_undoes_only_itself(rig: Rig) -> None:
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, (key,)) for key in ("x", "x", "y")]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(r) for r in results] == [str, sqlite3.IntegrityError, str]
+    assert rig.stored() == {"x": 1, "y": 1}
+
+
+@pytest.mark.parametrize("neighbours", [0, 2])
+async def test_a_full_disk_fails_the_group_and_the_next_one_works(
+    rig: Rig, neighbours: int
+) -> None:
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, (f"a{i}",)) for i in range(neighbours)]
+        calls.append(rig.writer.submit(put_then(full_disk()), ("bad",)))
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(r) for r in results} == {StoreUnavailable}
+    assert rig.stored() == {}
+    await rig.writer.submit(put, ("later",))
+    assert rig.stored() == {"later": 1}
+
+
+async def test_a_really_full_database(rig: Rig) -> None:
+    def shrink(tx: Transaction) -> None:
+        (pages,) = tx.execute("PRAGMA page_count").fetchone()
+        tx.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    await rig.writer.submit(shrink, ())
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, ("x" * 30_000 + str(i),)) for i in range(5)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(r) for r in results} == {StoreUnavailable}
+    assert rig.stored() == {}
+    await rig.writer.submit(put, ("small",))
+    assert rig.stored() == {"small": 1}
+
+
+async def test_a_failed_commit_fails_the_whole_group(rig: Rig) -> None:
+    rig.connection.execute(
+        "CREATE TABLE child (p TEXT REFERENCES t (k) DEFERRABLE INITIALLY DEFERRED)"
+    )
+
+    def orphan(tx: Transaction) -> None:
+        tx.execute("INSERT INTO child VALUES ('nobody')")
+
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, ("x",)), rig.writer.submit(orphan, ())]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(r) for r in results} == {StoreUnavailable}
+    assert rig.stored() == {}
+
+
+async def test_a_cancelled_caller_stops_nobody(rig: Rig) -> None:
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, (f"k{i}",)) for i in range(3)]
+        calls[1].cancel()
+    assert await calls[0] == "k0"
+    assert await calls[2] == "k2"
+    assert len(rig.stored()) == 3  # a cancelled call may have happened
+
+
+async def test_long_calls_have_a_transaction_of_their_own(rig: Rig) -> None:
+    async with rig.one_group():
+        calls = [
+            rig.writer.submit(put, ("a",)),
+            rig.writer.submit(put, ("b",), alone=True),
+            rig.writer.submit(put, ("c",)),
+        ]
+    await asyncio.gather(*calls)
+    assert rig.commits == 4
+    assert [list(rig.stored())[i] for i in range(3)] == ["a", "b", "c"]
+
+
+async def test_a_replaced_file_is_not_written_to(rig: Rig) -> None:
+    rig.in_place = False
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        await rig.writer.submit(put, ("x",))
+    rig.in_place = True
+    assert rig.stored() == {}
+
+
+async def test_stop_finishes_what_is_queued(rig: Rig) -> None:
+    async with rig.one_group():
+        calls = [rig.writer.submit(put, (f"k{i}",)) for i in range(300)]
+        stopping = asyncio.ensure_future(rig.writer.stop())
+    await stopping
+    assert all(call.done() for call in calls)
+    assert len(rig.stored()) == 300
+    with pytest.raises(StoreUnavailable):
+        rig.writer.submit(put, ("late",))
+    await rig.writer.stop()
+
+
+async def test_a_thread_that_dies_leaves_nobody_waiting(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "empty.db", check_same_thread=False)
+    writer = Writer(clock=FakeClock(), ids=SequentialIds(), estimate=len, in_place=lambda: True)
+    waiting = writer.submit(put, ("x",))
+    with pytest.raises(sqlite3.OperationalError, match="facts"):
+        await asyncio.to_thread(writer.serve, connection)
+    with pytest.raises(StoreUnavailable):
+        await waiting
+    connection.close()
+
+
+async def test_damage_of_the_index_stops_no_message(rig: Rig) -> None:
+    def index(tx: Transaction, row_id: int) -> None:
+        put(tx, f"k{row_id}")
+        tx.index(row_id, "some words")
+
+    await rig.writer.submit(index, (1,))
+    rig.connection.execute("UPDATE message_index_data SET block = x'ffffffff' WHERE id > 1")
+    rig.connection.execute("UPDATE message_index_data SET block = x'00' WHERE id = 10")
+    rig.connection.execute("UPDATE message_index_docsize SET sz = x''")
+    async with rig.one_group():
+        calls = [rig.writer.submit(index, (n,)) for n in range(2, 5)]
+    await asyncio.gather(*calls)
+    assert len(rig.stored()) == 4
+    found = rig.connection.execute(
+        "SELECT value FROM facts WHERE name = 'index_damaged'"
+    ).fetchone()
+    assert found == ("1",)
+
+
+async def test_a_locked_database_is_waited_for(rig: Rig) -> None:
+    other = sqlite3.connect(rig.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    calls = [rig.writer.submit(put, (f"k{i}",)) for i in range(5)]
+    timer = threading.Timer(0.3, other.execute, ("ROLLBACK",))
+    timer.start()
+    await asyncio.gather(*calls)
+    timer.join()
+    other.close()
+    assert len(rig.stored()) == 5
+
+
+def test_readers_can_neither_write_nor_check_point(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("CREATE TABLE t (k)")
+    writer.commit()
+    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    for pragma in READER_PRAGMAS:
+        reader.execute(pragma)
+    with pytest.raises(sqlite3.OperationalError, match="readonly|read"):
+        reader.execute("INSERT INTO t VALUES (1)")
+    assert reader.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+    reader.close()
+    writer.close()
