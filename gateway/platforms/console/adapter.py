@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock, IdSource
 from gateway.platforms.console import render as rendering
 from gateway.platforms.console.convert import BOT_ID, PLATFORM, convert
+from gateway.platforms.console.streams import StandardStreams, standard_streams
 from gateway.platforms.contract import (
     Address,
     Intake,
@@ -26,7 +25,6 @@ from gateway.platforms.contract import (
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-PROMPT = "> "
 
 
 class Terminal(Protocol):
@@ -147,60 +145,9 @@ class ConsolePlatform:
             except StoreUnavailable as exc:
                 log.warning("line not stored yet", extra={"reason": str(exc)})
                 await self._clock.sleep(RETRY_SECONDS)
-
-
-class StandardStreams:
-    """Standard input and output as a `Terminal`; answers only ever go to the output."""
-
-    def __init__(self, source: TextIO, sink: TextIO, *, prompt: TextIO | None = None) -> None:
-        """``prompt``: where to show that a line is expected; None: nowhere (a pipe)."""
-        self._source = source
-        self._sink = sink
-        self._prompt = prompt
-
-    async def lines(self) -> AsyncIterator[str]:
-        """Lines as they come; reading blocks a daemon thread, never the event loop."""
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[str | None] = asyncio.Queue()
-
-        def put(line: str | None) -> bool:
-            try:
-                loop.call_soon_threadsafe(queue.put_nowait, line)
-            except RuntimeError:  # the loop is gone, and with it whoever listened
-                return False
-            return True
-
-        def read() -> None:
-            try:
-                for line in self._source:
-                    if not put(line):
-                        return
-            except (OSError, ValueError):  # closed under our hands
-                pass
-            put(None)
-
-        threading.Thread(target=read, name="console-input", daemon=True).start()
-        while True:
-            self._ask()
-            line = await queue.get()
-            if line is None:
+            except Exception:  # one line that breaks the intake must not end the conversation
+                log.exception("line could not be taken")
                 return
-            yield line
-
-    async def show(self, text: str) -> None:
-        """Print it; what the terminal can not encode is replaced."""
-        encoding = self._sink.encoding or "utf-8"
-        self._sink.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-        self._sink.flush()
-        self._ask()
-
-    def _ask(self) -> None:
-        if self._prompt is not None:
-            self._prompt.write(PROMPT)
-            self._prompt.flush()
 
 
-def standard_streams() -> StandardStreams:
-    """Of this process; with a prompt if a person sits there."""
-    interactive = sys.stdin.isatty()
-    return StandardStreams(sys.stdin, sys.stdout, prompt=sys.stderr if interactive else None)
+__all__ = ["ConsolePlatform", "StandardStreams", "Terminal", "standard_streams"]

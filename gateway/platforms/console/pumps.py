@@ -13,6 +13,8 @@ from typing import Protocol
 CHUNK_BYTES = 65_536
 MAX_CHUNKS_AHEAD = 16
 """How much is read before it is wanted."""
+_NOT_READY_SECONDS = 0.02
+"""Somebody may have made the terminal non-blocking; then it has to be asked again."""
 
 
 class RawInput(Protocol):
@@ -54,16 +56,23 @@ class InputPump:
     def _read(self) -> None:
         while True:
             self._room.acquire()
-            try:
-                data = self._stream.read(CHUNK_BYTES) or b""
-            except (OSError, ValueError):  # closed under us: that is an end, too
-                data = b""
+            data = self._next()
             try:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, data)
             except RuntimeError:  # the loop is over
                 return
             if not data:
                 return
+
+    def _next(self) -> bytes:
+        while True:
+            try:
+                data = self._stream.read(CHUNK_BYTES)
+            except (OSError, ValueError):  # closed under us: that is an end, too
+                return b""
+            if data is not None:
+                return data
+            threading.Event().wait(_NOT_READY_SECONDS)
 
 
 class OutputPump:
@@ -112,6 +121,8 @@ class OutputPump:
         view = memoryview(data)
         while view:
             taken = self._stream.write(bytes(view[:CHUNK_BYTES]))
+            if taken is None:
+                threading.Event().wait(_NOT_READY_SECONDS)
             view = view[taken or 0 :]
 
 

@@ -19,6 +19,7 @@ from telegramify_markdown.converter import STANDARD_OPTIONS
 
 from agent.mail import PartDraft
 from agent.messages import clean_text
+from gateway import texts
 from gateway.delivery.splitting import TELEGRAM_LIMIT, split_text, utf16_len
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 MAX_ENTITIES: Final = 100
 """Telegram silently drops the formatting of what comes behind them."""
 REPEAT_MARK: Final = "(Possibly a repeat)\n"
-EMPTY_REPLY: Final = "(The answer was empty.)"
+
 
 _WHOLE_UP_TO_UNITS: Final = 512
 """Entities longer than this may be cut: Telegram shows the two halves alike."""
@@ -71,7 +72,7 @@ def render(text: str) -> list[PartDraft]:
     """The messages of an answer: ``{"text": …, "entities": […]}``."""
     clean = _CONTROL.sub("", clean_text(text).replace("\r\n", "\n").replace("\r", "\n"))
     if is_blank(clean):
-        clean = EMPTY_REPLY
+        clean = texts.NOTHING_SAID
     shown, spans = _convert(clean)
     if is_blank(shown):
         shown, spans = clean, []
@@ -80,7 +81,7 @@ def render(text: str) -> list[PartDraft]:
         for piece, entities in _pieces(shown, spans)
         if not is_blank(piece)
     ]
-    return parts or [PartDraft({"text": EMPTY_REPLY, "entities": []})]
+    return parts or [PartDraft({"text": texts.NOTHING_SAID, "entities": []})]
 
 
 def mark_repeat(payload: dict[str, Any]) -> dict[str, Any] | None:

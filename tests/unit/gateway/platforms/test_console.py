@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.mail import Address, OutboxPart
+from gateway.platforms.console.adapter import ConsolePlatform, StandardStreams
+from gateway.platforms.console.convert import convert
+from gateway.platforms.console.render import REPEAT_MARK, render
+from gateway.platforms.console.streams import MAX_LINE_BYTES, LineSplitter
+from gateway.platforms.contract import PlatformState, SendUnavailable
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.intake import RecordingIntake, Reports
+
+HERE = Address("console", "local", "local")
+
+
+def part(text: str) -> OutboxPart:
+    return OutboxPart(1, 1, 0, "planned", {"text": text})
+
+
+async def nothing_owed() -> None:
+    return None
+
+
+def make(
+    terminal: StandardStreams | None, clock: FakeClock | None = None, idle: object = nothing_owed
+) -> ConsolePlatform:
+    return ConsolePlatform(
+        clock=clock or FakeClock(),
+        ids=SequentialIds(),
+        idle=idle,  # type: ignore[arg-type]
+        standard=terminal,
+    )
+
+
+class BrokenPipe:
+    def write(self, data: bytes, /) -> int:
+        raise BrokenPipeError
+
+
+class Stuttering(io.RawIOBase):
+    """Takes three bytes at a time, and nothing every other time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+        self._turn = 0
+
+    def write(self, data: bytes, /) -> int | None:  # type: ignore[override]
+        self._turn += 1
+        if self._turn % 2:
+            return None
+        self.taken += data[:3]
+        return min(3, len(data))
+
+
+@given(st.lists(st.binary(max_size=12)))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(chunks: list[bytes]) -> None:
+    splitter = LineSplitter()
+    lines = [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.end()
+    whole = LineSplitter()
+    data = b"".join(chunks)
+    assert lines == whole.feed(data) + whole.end()
+    for line in lines:
+        line.encode("utf-8")
+        assert "\n" not in line
+
+
+def test_a_line_that_never_ends_is_kept_in_bounds() -> None:
+    splitter = LineSplitter()
+    half = "é".encode()[:1]
+    data = b"a" * (MAX_LINE_BYTES - 1) + half
+    lines = []
+    for _ in range(3):
+        lines += splitter.feed(data)
+    lines += splitter.feed(b"\nnext\n")
+    assert lines == ["a" * (MAX_LINE_BYTES - 1), "next"]
+    assert splitter.cut_lines == 1
+
+
+async def test_lines_become_messages_and_the_end_waits_until_all_is_answered() -> None:
+    answered = asyncio.Event()
+    source = io.BytesIO("first\n\n  \r\n漢字 😀\r\nlast without end".encode())
+    platform = make(StandardStreams(source, io.BytesIO()), idle=answered.wait)
+    intake, reports = RecordingIntake(), Reports()
+    run = asyncio.create_task(platform.run(intake, reports))
+    await intake.wait_messages(3)
+    await asyncio.sleep(0)
+    assert not run.done()
+    answered.set()
+    await run
+    assert intake.texts == ["first", "漢字 😀", "last without end"]
+    assert len({m.message_id for m in intake.messages}) == 3
+    assert {m.chat_kind for m in intake.messages} == {"direct"}
+    assert reports.states == [PlatformState.RUNNING]
+
+
+async def test_the_store_is_down_the_line_waits() -> None:
+    clock = FakeClock()
+    platform = make(StandardStreams(io.BytesIO(b"one\ntwo\n"), io.BytesIO()), clock)
+    intake = RecordingIntake()
+    intake.failures = 2
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    for _ in range(2):
+        await intake.until(lambda: "store down" in intake.events)
+        await clock.advance(1.0)
+    await run
+    assert intake.texts == ["one", "two"]
+
+
+async def test_a_line_that_breaks_the_intake_does_not_end_the_conversation() -> None:
+    platform = make(StandardStreams(io.BytesIO(b"bad\ngood\n"), io.BytesIO()))
+    intake = RecordingIntake()
+    intake.refuse = lambda m: ValueError("bug") if m.text == "bad" else None
+    await platform.run(intake, Reports())
+    assert intake.texts == ["good"]
+
+
+async def test_answers_are_the_only_thing_on_the_output() -> None:
+    sink, prompt = io.BytesIO(), io.StringIO()
+    platform = make(StandardStreams(io.BytesIO(b"hi\n"), sink, prompt=prompt))
+    intake = RecordingIntake()
+    hold = asyncio.Event()
+    platform = make(StandardStreams(io.BytesIO(b"hi\n"), sink, prompt=prompt), idle=hold.wait)
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.wait_messages(1)
+    await platform.typing(HERE)
+    first = await platform.send(HERE, part("hello 😀"))
+    second = await platform.send(HERE, part("again"), repeat=True)
+    hold.set()
+    await run
+    assert sink.getvalue().decode() == f"hello 😀\n{REPEAT_MARK}again\n"
+    assert first != second
+    assert "> " in prompt.getvalue()
+    await platform.close()
+    await platform.close()
+
+
+async def test_a_slow_output_gets_everything_and_blocks_nobody() -> None:
+    sink = Stuttering()
+    streams = StandardStreams(io.BytesIO(), sink)
+    await streams.show("slow but whole")
+    assert sink.taken == b"slow but whole\n"
+
+
+async def test_nobody_reads_the_output() -> None:
+    hold = asyncio.Event()
+    platform = make(StandardStreams(io.BytesIO(b"hi\n"), BrokenPipe()), idle=hold.wait)
+    intake = RecordingIntake()
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.wait_messages(1)
+    with pytest.raises(SendUnavailable):
+        await platform.send(HERE, part("hello"))
+    hold.set()
+    await run
+    with pytest.raises(SendUnavailable):
+        await platform.send(HERE, part("nobody is there at all"))
+
+
+async def test_a_terminal_that_attaches_shares_the_chat() -> None:
+    class Remote:
+        def __init__(self) -> None:
+            self.shown: list[str] = []
+            self.end = asyncio.Event()
+
+        async def lines(self) -> AsyncIterator[str]:
+            yield "from afar"
+            await self.end.wait()
+
+        async def show(self, text: str) -> None:
+            self.shown.append(text)
+
+    platform = make(None)
+    intake, remote = RecordingIntake(), Remote()
+    early = asyncio.create_task(platform.attach(remote))  # before the platform runs
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.wait_messages(1)
+    await platform.send(HERE, part("hello"))
+    remote.end.set()
+    await early
+    assert remote.shown == ["hello"]
+    assert not run.done()
+    run.cancel()
+
+
+async def test_reading_never_runs_far_ahead() -> None:
+    class Endless:
+        reads = 0
+
+        def read(self, size: int, /) -> bytes:
+            self.reads += 1
+            return b"line\n"
+
+    source = Endless()
+    intake = RecordingIntake()
+    intake.gate = asyncio.Event()
+    platform = make(StandardStreams(source, io.BytesIO()))
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.until(lambda: intake.events)
+    # The thread stops by itself once it is as far ahead as it may be.
+    for _ in range(200):
+        await asyncio.sleep(0.001)
+    assert source.reads <= 20
+    run.cancel()
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_is_shown(text: str) -> None:
+    (draft,) = render(text)
+    shown = draft.payload["text"]
+    assert shown.strip()
+    shown.encode("utf-8")
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in shown)
+    assert not any(0x7F <= ord(c) <= 0x9F for c in shown)
+
+
+def test_escape_sequences_lose_their_teeth_and_markdown_stays() -> None:
+    assert (
+        render("\x1b]0;owned\x07**bold**\x9b2J\x1b[2J")[0].payload["text"]
+        == "]0;owned**bold**2J[2J"
+    )
+
+
+def test_blank_lines_are_no_messages() -> None:
+    assert convert(" \t ", message_id="1", now=0.0) is None
+
+
+def test_an_open_input_does_not_keep_or_break_the_end_of_the_process() -> None:
+    # A thread that waits in a buffered read makes the interpreter abort at its end.
+    code = """
+import asyncio
+from gateway.platforms.console.adapter import standard_streams
+
+async def main():
+    streams = standard_streams()
+    reading = asyncio.ensure_future(anext(streams.lines()))
+    await asyncio.sleep(0.05)
+    await streams.show("bye")
+    reading.cancel()
+
+asyncio.run(main())
+"""
+    read_end, write_end = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdin=read_end,
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"bye\n", b"")
