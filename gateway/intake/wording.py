@@ -17,8 +17,8 @@ _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
 
 def readable(text: str) -> str:
-    """The text as every border can carry it: no half surrogates, no NUL."""
-    return clean_text(text).replace("\x00", "\ufffd")
+    """The text as every border can carry it: half surrogates replaced, NUL left out."""
+    return clean_text(text).replace("\x00", "")
 
 
 def is_blank(text: str) -> bool:

@@ -81,6 +81,7 @@ class FakePlatform:
     most_in_flight: dict[str, int] = field(default_factory=dict)
     _intake: Intake | None = None
     _running: asyncio.Event = field(default_factory=asyncio.Event)
+    _shown: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, intake: Intake, report: Report) -> None:
         self._intake = intake
@@ -136,6 +137,13 @@ class FakePlatform:
         """What the people see, oldest first."""
         return [s.text for s in self.chat if chat_id in (None, s.address.chat_id)]
 
+    async def wait_for(self, count: int, seconds: float = 20) -> None:
+        """Until the chats hold so many messages (in real time: for stores with threads)."""
+        async with asyncio.timeout(seconds):
+            while len(self.chat) < count:
+                self._shown.clear()
+                await self._shown.wait()
+
     def _show(self, address: Address, part: OutboxPart, repeat: bool) -> str:
         if self.dedupes_sends:
             for n, sent in enumerate(self.chat):
@@ -145,6 +153,7 @@ class FakePlatform:
         if repeat and not self.dedupes_sends:
             text = REPEAT_MARK + text
         self.chat.append(Sent(address, text, part.id, self._time()))
+        self._shown.set()
         return f"m{len(self.chat) - 1}"
 
     def _time(self) -> float:

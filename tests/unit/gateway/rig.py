@@ -49,6 +49,13 @@ class ScriptedLoop:
     running: dict[str, int] = field(default_factory=dict)
     most_at_once: dict[str, int] = field(default_factory=dict)
     contexts: list[ToolContext] = field(default_factory=list)
+    _began: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def started(self, text: str) -> None:
+        """Until the turn for this message has reached the loop."""
+        while not any(m["content"] == text for seen in self.seen for m in seen[-1:]):
+            self._began.clear()
+            await self._began.wait()
 
     async def __call__(
         self,
@@ -60,6 +67,7 @@ class ScriptedLoop:
         observer: TurnObserver,
     ) -> TurnResult:
         conversation = ticket.conversation_id
+        self._began.set()
         self.running[conversation] = self.running.get(conversation, 0) + 1
         self.most_at_once[conversation] = max(
             self.most_at_once.get(conversation, 0), self.running[conversation]
@@ -223,6 +231,15 @@ class Rig:
     ) -> LoadedSession:
         self.hygiene_calls.append(loaded.session.id)
         return loaded
+
+    def hold(self, text: str, gate: asyncio.Event) -> None:
+        """The turn for this message takes until the gate opens."""
+
+        async def script(*_: object) -> Draft:
+            await gate.wait()
+            return said(f"re: {text}")
+
+        self.loop.scripts[text] = script
 
     async def settle(self) -> None:
         """Let everything run that needs no time to pass."""

@@ -1,0 +1,245 @@
+"""Commands: on every platform, at once or in order, never as text to the model."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway import commands, texts
+from gateway.intake.access import AccessRules
+from gateway.intake.intake import PlatformPolicy
+from tests.fakes.clock import FakeClock
+from tests.fakes.platform import inbound
+from tests.unit.gateway.rig import Rig
+
+KEY = '["fake","900","111",null,"111"]'
+SHARED = PlatformPolicy(
+    AccessRules(allow_chats=frozenset({"-100"}), admins=frozenset({"111"})),
+    group_sessions_per_user=False,
+)
+
+
+async def say(rig: Rig, text: str, **changes: Any) -> None:
+    say.counter += 1  # type: ignore[attr-defined]
+    await rig.intake.receive(inbound(text, message_id=f"c{say.counter}", **changes))  # type: ignore[attr-defined]
+
+
+say.counter = 0  # type: ignore[attr-defined]
+
+
+async def test_stop_ends_a_turn_at_once_and_the_queue_goes_on(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("long", asyncio.Event())
+    await say(rig, "long")
+    await rig.settle()
+    await say(rig, "/stop")
+    await say(rig, "hello")
+    await rig.settle()
+    assert rig.platform.texts() == [texts.stopped(1), "re: hello"]
+    assert await rig.rows(KEY) == [("user", "long"), ("user", "hello"), ("assistant", "re: hello")]
+    assert not any("/stop" in str(m["content"]) for seen in rig.loop.seen for m in seen)
+    await say(rig, "/stop")
+    await rig.settle()
+    assert rig.platform.texts()[-1] == texts.NOTHING_RUNNING
+    assert await rig.store.open_inbox() == []
+
+
+async def test_stop_acts_within_a_second_on_a_tool_that_ignores_it(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    release = asyncio.Event()
+    written: list[str] = []
+
+    async def stubborn(loop: Any, ticket: Any, loaded: Any, observer: Any) -> Any:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        try:
+            await rig.store.append(ticket, loaded.session.id, [])
+        except Exception as exc:
+            written.append(type(exc).__name__)
+        raise asyncio.CancelledError
+
+    rig.loop.scripts["long"] = stubborn
+    await say(rig, "long")
+    await rig.settle()
+    await say(rig, "/stop")
+    await say(rig, "hello")
+    await rig.settle()
+    await clock.advance(0.99)
+    await rig.settle()
+    assert rig.platform.texts() == [texts.stopped(1), "re: hello"]
+    release.set()
+    await rig.settle()
+    assert written == ["StaleTurn"]
+
+
+async def test_stop_right_behind_a_message_stops_that_message(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("hi", asyncio.Event())
+    await say(rig, "hi")
+    await say(rig, "/stop")
+    await rig.settle()
+    assert rig.platform.texts() == [texts.STOPPED]
+    assert await rig.rows(KEY) == [("user", "hi")]
+
+
+async def test_new_leads_on_and_keeps_the_old(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "one")
+    await say(rig, "/new")
+    await say(rig, "two")
+    await rig.settle()
+    assert rig.platform.texts() == ["re: one", texts.NEW_CONVERSATION, "re: two"]
+    assert await rig.rows(KEY) == [("user", "two"), ("assistant", "re: two")]
+    sessions = await rig.store.list_sessions()
+    assert {s.end_reason for s in sessions} == {None, "reset"}
+
+
+async def test_new_waits_for_a_compression_and_a_failed_one_does_not_stop_it(
+    clock: FakeClock,
+) -> None:
+    rig = Rig(clock)
+    await say(rig, "one")
+    await rig.settle()
+    rig.compactor.gate = asyncio.Event()
+    rig.compactor.outcome, rig.compactor.reason = "aborted", "the summary model is overloaded"
+    await say(rig, "/compress")
+    await say(rig, "/new")
+    await rig.settle()
+    assert rig.platform.texts() == ["re: one"]
+    rig.compactor.gate.set()
+    await rig.settle()
+    assert rig.platform.texts()[1:] == [
+        texts.not_compressed("the summary model is overloaded"),
+        texts.NEW_CONVERSATION,
+    ]
+
+
+async def test_compress_is_queued_behind_a_run_and_tells_the_numbers(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "/compress")
+    await rig.settle()
+    assert rig.platform.texts() == [texts.NO_CONVERSATION]
+    gate = asyncio.Event()
+    rig.hold("long", gate)
+    await say(rig, "long")
+    await say(rig, "/compress the deploy key")
+    await rig.settle()
+    assert rig.compactor.asked == []
+    gate.set()
+    await rig.settle()
+    assert rig.compactor.asked == [("manual", "the deploy key")]
+    assert "5,000" in rig.platform.texts()[-1]
+    assert "900" in rig.platform.texts()[-1]
+    rig.compactor.outcome = "not_needed"
+    await say(rig, "/compress")
+    await rig.settle()
+    assert rig.platform.texts()[-1].startswith("Not compressed: ")
+
+
+async def test_stop_detaches_a_compression(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "one")
+    await rig.settle()
+    rig.compactor.gate = asyncio.Event()
+    await say(rig, "/compress")
+    await rig.settle()
+    await say(rig, "/stop")
+    await say(rig, "two")
+    await rig.settle()
+    assert sorted(rig.platform.texts()) == sorted(
+        ["re: one", texts.COMMAND_STOPPED, texts.stopped(1), "re: two"]
+    )
+
+
+@pytest.mark.parametrize("command", ["/new", "/compress"])
+async def test_shared_conversations_need_an_admin(clock: FakeClock, command: str) -> None:
+    rig = Rig(clock, policy=SHARED)
+    group = {"chat_kind": "group", "chat_id": "-100"}
+    await say(rig, "hi", sender_id="222", **group)
+    await say(rig, command, sender_id="222", **group)
+    await rig.settle()
+    assert rig.platform.texts()[-1] == texts.ADMIN_ONLY
+    await say(rig, command, sender_id="111", **group)
+    await rig.settle()
+    assert rig.platform.texts()[-1] != texts.ADMIN_ONLY
+    # one's own conversation in a group is one's own
+    rig = Rig(clock, policy=replace(SHARED, group_sessions_per_user=True))
+    await say(rig, command, sender_id="222", **group)
+    await rig.settle()
+    assert rig.platform.texts()[-1] != texts.ADMIN_ONLY
+
+
+async def test_status_while_busy_and_idle(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "/status")
+    await rig.settle()
+    assert "model-1" in rig.platform.texts()[-1]
+    rig.hold("long", asyncio.Event())
+    await say(rig, "hi")
+    await say(rig, "long")
+    await say(rig, "/status")
+    await rig.settle()
+    (shown,) = [t for t in ["".join(rig.platform.texts()[2:])] if t]
+    for fact in ("model-1", "200,000", "100,000", "1,234 tokens (measured)", "s_1", "working"):
+        assert fact in shown
+    assert "other: failed-config (bad token)" in shown
+
+
+async def test_lineage_lists_the_chain(clock: FakeClock) -> None:
+    from tests.unit.gateway.test_turns import split_at_end
+
+    rig = Rig(clock)
+    await say(rig, "hi")
+    await rig.settle()
+    session = "s_1"
+    for _ in range(30):
+        session = await split_at_end(rig, session)
+    await say(rig, "/lineage")
+    await rig.settle()
+    shown = "".join(rig.platform.texts()[1:])
+    assert "31 sessions" in shown
+    assert "1. s_1: " in shown
+    assert "ended by compression" in shown
+    assert "more …" in shown
+    assert "31. s_31: 2 messages" in shown
+
+
+async def test_help_and_whoami_and_the_unknown(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    for text in ("/help", "/start", "/whoami", "/hlep", "/nonsense", "/HELP@posthouse_bot"):
+        await say(rig, text)
+        await rig.settle()
+    shown = "".join(rig.platform.texts())
+    assert shown.count("I also know:") == 3
+    assert all(f"/{name}" in shown for name in commands.COMMANDS)
+    assert "fake:111, an admin" in shown
+    assert "Did you mean /help" in shown
+    assert "I do not know /nonsense. /help" in shown
+    assert rig.loop.seen == []
+
+
+async def test_a_path_is_a_message(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "/etc/hosts what is it?")
+    await rig.settle()
+    assert rig.platform.texts() == ["re: /etc/hosts what is it?"]
+
+
+async def test_a_command_that_fails_says_so(clock: FakeClock) -> None:
+    rig = Rig(clock)
+
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    rig.store.lineage = broken
+    await say(rig, "hi")
+    await say(rig, "/lineage")
+    await rig.settle()
+    assert texts.COMMAND_FAILED in rig.platform.texts()
+    assert await rig.store.open_inbox() == []

@@ -1,0 +1,194 @@
+"""After a restart: owed answers, interrupted turns, then what came meanwhile, in order, once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.messages import Draft
+from gateway import texts
+from gateway.intake.access import AccessRules
+from gateway.intake.intake import PlatformPolicy
+from gateway.recovery import RESUME_WITHIN_SECONDS
+from tests.fakes.clock import FakeClock
+from tests.fakes.platform import inbound
+from tests.unit.gateway.rig import Rig, said
+
+KEY = '["fake","900","111",null,"111"]'
+
+
+async def send(rig: Rig, *texts_: str, first: int = 1) -> None:
+    for n, text in enumerate(texts_, first):
+        await rig.intake.receive(inbound(text, message_id=str(n)))
+    await rig.settle()
+
+
+async def restart(rig: Rig, *, orderly: bool) -> None:
+    if orderly:
+        await rig.stop()
+    else:
+        rig.kill()
+        await rig.settle()
+    rig.loop.scripts.clear()
+    rig.boot()
+    await rig.recovery.run()
+    await rig.settle()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_cut_off_turn_is_resumed_before_what_waits(clock: FakeClock, orderly: bool) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2", "m3")
+    await restart(rig, orderly=orderly)
+    assert rig.platform.texts() == ["re: m1", "re: m2", "re: m3"]
+    assert rig.platform.chat[0].address.reply_to_message_id == "1"
+    assert [r for r in await rig.rows(KEY) if r[0] == "user"] == [
+        ("user", "m1"), ("user", "m2"), ("user", "m3"),
+    ]  # fmt: skip
+    assert max(rig.loop.most_at_once.values()) == 1
+    assert await rig.store.open_inbox() == []
+
+
+async def test_a_call_without_a_result_is_not_run_again(clock: FakeClock) -> None:
+    rig = Rig(clock)
+
+    async def half(loop: Any, ticket: Any, loaded: Any, observer: Any) -> Draft:
+        call = {"id": "c1", "function": {"name": "shell", "arguments": "{}"}}
+        message = {"role": "assistant", "content": "", "tool_calls": [call]}
+        await rig.store.append(ticket, loaded.session.id, [Draft(message)])  # type: ignore[arg-type]
+        await asyncio.Event().wait()
+        return said("never")
+
+    rig.loop.scripts["m1"] = half
+    await send(rig, "m1")
+    await restart(rig, orderly=False)
+    assert rig.platform.texts() == ["re: m1"]
+    roles = [m["role"] for m in rig.loop.seen[-1]]
+    assert roles == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("seconds", [RESUME_WITHIN_SECONDS + 1, -RESUME_WITHIN_SECONDS - 60])
+async def test_a_turn_of_another_hour_is_told_not_resumed(clock: FakeClock, seconds: float) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2")
+    clock.set_wall(clock.now() + seconds)
+    await restart(rig, orderly=True)
+    assert rig.platform.texts() == [texts.TOO_OLD_TO_RESUME, "re: m2"]
+
+
+async def test_whoever_lost_access_gets_nothing(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2", "/status")
+    shown = len(rig.platform.texts())
+    rig.policies["fake"] = PlatformPolicy(AccessRules(allow_from=frozenset({"333"})))
+    await restart(rig, orderly=True)
+    assert len(rig.platform.texts()) == shown
+    assert await rig.store.open_inbox() == []
+    rig.policies["fake"] = PlatformPolicy(AccessRules(allow_from=frozenset({"111"})))
+    await send(rig, "m4", first=4)
+    assert rig.platform.texts()[shown:] == ["re: m4"]
+
+
+async def test_a_platform_that_is_off_keeps_its_messages(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2")
+    policy = rig.policies.pop("fake")
+    await restart(rig, orderly=True)
+    assert rig.platform.texts() == []
+    rig.policies["fake"] = policy
+    await restart(rig, orderly=True)
+    assert rig.platform.texts() == ["re: m1", "re: m2"]
+
+
+async def test_a_stop_that_came_before_the_crash_holds(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2")
+    # stored, and then killed before anything came of it
+    record = replace(
+        (await rig.store.inbox_items([1]))[0].record, kind="command", text="/stop", message_id="9"
+    )
+    await rig.store.accept(record)
+    await restart(rig, orderly=False)
+    assert sorted(rig.platform.texts()) == sorted([texts.STOPPED, "re: m2"])
+
+
+async def test_a_turn_that_kills_the_daemon_is_set_aside(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2")
+    for _ in range(3):
+        rig.kill()
+        await rig.settle()
+        rig.boot()
+        rig.loop.scripts.clear()
+        rig.hold("m1", asyncio.Event())
+        await rig.recovery.run()
+        await rig.settle()
+    assert len(rig.platform.texts()) == 2
+    assert rig.platform.texts()[-1] == "re: m2"
+
+
+async def test_owed_answers_go_first_and_once(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.platform.gate = asyncio.Event()
+    await send(rig, "m1")
+    rig.hold("m2", asyncio.Event())
+    await send(rig, "m2", first=2)
+    rig.kill()
+    await rig.settle()
+    rig.platform.gate = None
+    rig.platform.dedupes_sends = True
+    await restart(rig, orderly=False)
+    assert rig.platform.texts() == ["re: m1", "re: m2"]
+
+
+async def test_messages_during_the_drain_are_kept(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    gate = asyncio.Event()
+    rig.hold("m1", gate)
+    await send(rig, "m1")
+    draining = asyncio.ensure_future(rig.lanes.drain(5))
+    await rig.settle()
+    await send(rig, "m2", first=2)
+    gate.set()
+    await rig.settle()
+    report = await draining
+    assert report.finished
+    assert report.waiting == 1
+    assert rig.platform.texts() == ["re: m1"]
+    await restart(rig, orderly=True)
+    assert rig.platform.texts() == ["re: m1", "re: m2"]
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+async def test_killed_at_any_step_every_message_is_answered_once(
+    clock: FakeClock, steps: int
+) -> None:
+    rig = Rig(clock)
+    rig.platform.dedupes_sends = True
+    messages = [inbound(f"m{n}", message_id=str(n)) for n in range(4)]
+    work = [asyncio.ensure_future(rig.intake.receive(m)) for m in messages]
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    for task in work:
+        task.cancel()
+    rig.kill()
+    await rig.settle()
+    rig.boot()
+    await rig.recovery.run()
+    for message in messages:
+        await rig.intake.receive(message)  # the platform brings back what was not acknowledged
+    for _ in range(5):
+        await rig.settle()
+        await clock.advance(1)
+    assert sorted(rig.platform.texts()) == [f"re: m{n}" for n in range(4)]
+    assert await rig.store.open_inbox() == []
+    assert await rig.store.owed() == []
