@@ -607,6 +607,13 @@ class Archive(Protocol):
 class Store(SessionStore, Mailbox, Archive, Protocol):
     """All of it, with its life."""
 
+    async def identity(self) -> str:
+        """Stays with this store for ever; a new one in the same place has another.
+
+        Row ids begin anew with a new store, so what goes out under a row's id needs both.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what is queued and let go. May be called twice."""
         ...

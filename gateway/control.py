@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,25 @@ async def send_line(writer: asyncio.StreamWriter, message: Mapping[str, Any]) ->
     """Send one message."""
     writer.write(json.dumps(message, ensure_ascii=True).encode() + b"\n")
     await writer.drain()
+
+
+class RemoteTerminal:
+    """A `posthouse chat` at the other end: a terminal of the console (lines in, answers out)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def lines(self) -> AsyncIterator[str]:
+        """What the other side types, until it says that there is no more, or is gone."""
+        while (message := await _read(self._reader)) is not None:
+            if message.get("end"):
+                return
+            yield str(message.get("text", ""))
+
+    async def show(self, text: str) -> None:
+        """Send an answer over."""
+        await send_line(self._writer, {"text": text})
 
 
 def ask(path: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:

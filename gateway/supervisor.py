@@ -53,6 +53,11 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     @property
+    def platforms(self) -> Sequence[Platform]:
+        """Those that it runs."""
+        return tuple(self._platforms)
+
+    @property
     def status(self) -> dict[str, PlatformStatus]:
         """By platform name."""
         return dict(self._status)

@@ -104,6 +104,7 @@ class MemoryStore:
         self._ids = ids
         self._estimate = estimate
         self._set_aside_notice = set_aside_notice
+        self._identity = ids.new("store")
         self._conversations: dict[str, Conversation] = {}
         self._routes: dict[str, str] = {}
         self._segments: dict[str, _Segment] = {}
@@ -664,6 +665,12 @@ class MemoryStore:
             message_count=session.message_count,
             tokens=sum(row.tokens for row in segment.rows),
         )
+
+    async def active_rows(self, session_id: str) -> list[Row]:
+        return list(self._segment(session_id).rows)
+
+    async def identity(self) -> str:
+        return self._identity
 
     async def all_rows(self, session_id: str) -> list[Row]:
         segment = self._segments.get(session_id)

@@ -118,3 +118,11 @@ def _statements(script: str) -> Iterator[str]:
             pending = ""
     if pending.strip():
         raise StoreError("a migration ends in the middle of a statement")
+
+
+def identity(db: sqlite3.Connection) -> str:
+    """Of this database (`agent.ports.Store.identity`): when it was made, to the microsecond."""
+    (made_at,) = db.execute(
+        "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1"
+    ).fetchone()
+    return f"{made_at:.6f}"

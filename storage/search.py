@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from agent.errors import SessionNotFound
 from agent.messages import Row
 from agent.sessions import Conversation, Hit, SearchScope
 from storage import rows
@@ -184,6 +185,12 @@ def conversation_of_message(db: sqlite3.Connection, message_id: int) -> Conversa
 def all_rows(db: sqlite3.Connection, session_id: str) -> list[Row]:
     query = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? ORDER BY id"
     return [decode_row(row) for row in db.execute(query, (session_id,))]
+
+
+def active_rows(db: sqlite3.Connection, session_id: str) -> list[Row]:
+    if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None:
+        raise SessionNotFound(session_id)
+    return rows.active_rows(db, session_id)
 
 
 def rebuild(tx: Transaction) -> int:

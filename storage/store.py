@@ -39,6 +39,7 @@ from agent.sessions import (
 )
 from storage import changes, mailbox, search, sessions, turns
 from storage.database import Transaction
+from storage.migrate import identity
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,6 +114,9 @@ class SqlArchive:
     async def all_rows(self, session_id: str) -> list[Row]:
         return await self._reading.read(search.all_rows, session_id)
 
+    async def active_rows(self, session_id: str) -> list[Row]:
+        return await self._reading.read(search.active_rows, session_id)
+
     async def lineage(self, session_id: str) -> list[Session]:
         return await self._reading.read(sessions.lineage, session_id)
 
@@ -131,6 +135,9 @@ class SqlStore(SqlArchive):
         self._writing = writing
         self._quick = reading
         self._set_aside_notice = set_aside_notice
+
+    async def identity(self) -> str:
+        return await self._quick.read(identity)
 
     # conversations
 

@@ -6,7 +6,9 @@ import configparser
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from agent.errors import ConfigError
 
@@ -38,6 +40,11 @@ class Home:
     def database(self) -> Path:
         """The session store."""
         return self.path / "state.db"
+
+    @property
+    def windows(self) -> Path:
+        """What providers said of their models' windows."""
+        return self.path / "windows.json"
 
     @property
     def lock(self) -> Path:
@@ -78,6 +85,17 @@ def _home_of_unit(unit_path: Path) -> Path | None:
             return Path(value)
     state = unit.get("Service", "StateDirectory", fallback="")
     return Path("/var/lib") / state.split()[0] if state else None
+
+
+def local_zone(env: Mapping[str, str], file: Path = Path("/etc/localtime")) -> tzinfo:
+    """The system's time zone with its rules for summer time; UTC if there is none."""
+    try:
+        if env.get("TZ"):
+            return ZoneInfo(env["TZ"].lstrip(":"))
+        with file.open("rb") as stream:
+            return ZoneInfo.from_file(stream, key="local")
+    except (KeyError, ValueError, OSError):
+        return UTC
 
 
 def find_config_file(option: str | None, home: Home) -> Path | None:

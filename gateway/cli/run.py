@@ -1,0 +1,144 @@
+"""Owns `posthouse run` and `posthouse chat`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway import __version__
+from gateway.cli import exits
+from gateway.config.environment import (
+    Home,
+    Secrets,
+    environment,
+    find_config_file,
+    find_home,
+    read_secrets,
+)
+from gateway.config.loading import load_config
+from gateway.config.models import Config
+from gateway.control import ask, read_line, send_line, socket_path
+from gateway.home_lock import claimed
+from gateway.logs import set_up
+from gateway.platforms.console.adapter import StandardStreams, standard_streams
+
+if TYPE_CHECKING:
+    from gateway.wiring import StoreDecorator
+
+INTRO = """\
+posthouse {version} · home: {home}
+Write a message and press Enter; /help shows the commands, Ctrl-D ends the chat."""
+OFFLINE = """\
+No model provider is configured, so the built-in offline model answers. For a real one, set
+ANTHROPIC_API_KEY (or model.base_url in config.yaml) and start again."""
+NO_PLATFORMS = """\
+No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN and put your
+numeric user id into allow_from in {file}."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the gateway, or talk to the running one."""
+    return serve(arguments)
+
+
+def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | None = None) -> int:
+    """As `run`; ``decorate_store`` is for tests that break the store."""
+    env = environment()
+    home = find_home(env)
+    file = find_config_file(arguments.config, home)
+    config, _ = load_config(file)
+    secrets = read_secrets(env)
+    chat = arguments.command == "chat"
+    socket = socket_path(config.gateway.control_socket, home.path, env)
+    if chat and ask(socket, {"op": "status"}) is not None:
+        return asyncio.run(_attach(socket))
+    console = chat or _console_wanted(config, secrets, env)
+    _log(config, secrets, env, quiet=chat or (console and sys.stdin.isatty()))
+    with claimed(home.path, home.lock):
+        if console and (chat or sys.stdin.isatty()):
+            _introduce(config, secrets, home, file, chat=chat)
+        return asyncio.run(_serve(config, secrets, home, env, console, chat, decorate_store))
+
+
+async def _serve(
+    config: Config,
+    secrets: Secrets,
+    home: Home,
+    env: Mapping[str, str],
+    console: bool,
+    only_console: bool,
+    decorate_store: StoreDecorator | None,
+) -> int:
+    # Inside: the composition brings the database driver and, where they are on, the SDKs.
+    from gateway.wiring import Surroundings, build_daemon  # noqa: PLC0415
+
+    streams = standard_streams() if console else None
+    around = Surroundings(home, secrets, env, console=streams, only_console=only_console)
+    daemon = await build_daemon(config, around, decorate_store=decorate_store)
+    return await daemon.serve()
+
+
+def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) -> bool:
+    """``auto``: a person sits there, or there is nothing else and no service manager."""
+    if config.console.enabled != "auto":
+        return config.console.enabled
+    if sys.stdin is None:
+        return False
+    if sys.stdin.isatty():
+        return True
+    from gateway.wiring import enabled_platforms  # noqa: PLC0415 - as above
+
+    managed = bool(env.get("INVOCATION_ID") or env.get("NOTIFY_SOCKET"))
+    return not enabled_platforms(config, secrets) and not managed
+
+
+def _log(config: Config, secrets: Secrets, env: Mapping[str, str], *, quiet: bool) -> None:
+    """``quiet``: somebody is chatting on this terminal; only what matters comes between."""
+    level = config.logging.level
+    if quiet and level == "INFO":
+        level = "WARNING"
+    set_up(level=level, style=config.logging.format, secrets=secrets.values(), env=env)
+
+
+def _introduce(
+    config: Config, secrets: Secrets, home: Home, file: Path | None, *, chat: bool
+) -> None:
+    from gateway.wiring import enabled_platforms, is_offline  # noqa: PLC0415 - as above
+
+    lines = [INTRO.format(version=__version__, home=home.path)]
+    if is_offline(config, secrets):
+        lines.append(OFFLINE)
+    if not chat and not enabled_platforms(config, secrets):
+        lines.append(NO_PLATFORMS.format(file=file or home.path / "config.yaml"))
+    print("\n".join(lines), file=sys.stderr)  # noqa: T201
+
+
+async def _attach(socket: Path) -> int:
+    """Be a terminal of the running daemon until the input ends and everything is answered."""
+    reader, writer = await asyncio.open_unix_connection(str(socket))
+    streams = standard_streams()
+    await send_line(writer, {"op": "chat"})
+    typing = asyncio.ensure_future(_send_lines(streams, writer))
+    try:
+        while (message := await read_line(reader)) is not None:
+            if message.get("done"):
+                return exits.OK
+            if "text" in message:
+                await streams.show(str(message["text"]))
+    except ConnectionError:
+        pass
+    finally:
+        typing.cancel()
+        writer.close()
+    print("the gateway went away; what was sent is stored", file=sys.stderr)  # noqa: T201
+    return exits.FAILED
+
+
+async def _send_lines(streams: StandardStreams, writer: asyncio.StreamWriter) -> None:
+    async for line in streams.lines():
+        await send_line(writer, {"text": line})
+    await send_line(writer, {"end": True})

@@ -1,0 +1,226 @@
+"""Owns the life of the process: serve → startup → main loop → shutdown; signals and drain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.ports import Clock, LanguageModel, Store
+from gateway import __version__
+from gateway.control import ControlServer, RemoteTerminal, send_line
+from gateway.delivery.outbox import Delivery
+from gateway.dispatch import Dispatch
+from gateway.lanes import Lanes
+from gateway.platforms.console.adapter import ConsolePlatform
+from gateway.platforms.contract import Intake, Platform, PlatformState
+from gateway.recovery import Recovery
+from gateway.sdnotify import ServiceManager
+from gateway.supervisor import Supervisor
+from gateway.tasks import TaskOwner, spawn, wait_all
+
+log = logging.getLogger(__name__)
+
+CLEAN = 0
+NO_PLATFORM = 78
+SETTLE_SECONDS = 20.0
+"""How long start-up waits for each platform to show how it is, before it says ready anyway."""
+LAST_SENDS_SECONDS = 5.0
+"""How long replies that are done may still go out at the end."""
+CLOSE_SECONDS = 5.0
+"""How long each part may take to let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the daemon runs. Wiring makes it."""
+
+    home: Path
+    store: Store
+    model: LanguageModel
+    intake: Intake
+    console: ConsolePlatform
+    """Serves those who attach through the control socket, supervised or not."""
+    platforms: Sequence[Platform]
+    """Every one that may still have to send, the console included."""
+    supervisor: Supervisor
+    lanes: Lanes
+    dispatch: Dispatch
+    delivery: Delivery
+    recovery: Recovery
+    control_path: Path
+    manager: ServiceManager
+    clock: Clock
+    drain_seconds: float
+    warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Slow imports that the first turn would otherwise wait for."""
+    details: Callable[[], dict[str, str]] = dict
+    """For ``status``: more about it, as shown text."""
+
+
+class Daemon:
+    """One process, one home."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._stop = asyncio.Event()
+        self._tasks = TaskOwner(parts.clock)
+        self._control = ControlServer(
+            parts.control_path, {"status": self._answer_status, "chat": self._serve_chat}
+        )
+        self._platforms_task: asyncio.Task[None] | None = None
+        self.ready = False
+
+    async def serve(self) -> int:
+        """Until a signal, the end of the last platform, or no hope; gives back the exit code."""
+        with self._signals():
+            try:
+                await self._startup()
+                return await self._main_loop()
+            finally:
+                await self._shutdown()
+
+    def status(self) -> dict[str, Any]:
+        """What ``posthouse status`` prints."""
+        return {
+            "home": str(self._parts.home),
+            "version": __version__,
+            "ready": self.ready,
+            "platforms": {
+                name: {"state": s.state.value, "reason": s.reason}
+                for name, s in self._parts.supervisor.status.items()
+            },
+            "details": self._parts.details(),
+        }
+
+    def stop(self) -> None:
+        """As SIGTERM."""
+        self._stop.set()
+
+    async def _startup(self) -> None:
+        parts = self._parts
+        # Before any platform hands in something new: what is owed, cut off, waiting.
+        await parts.recovery.run()
+        if not any(p is parts.console for p in parts.supervisor.platforms):
+            self._tasks.spawn(
+                parts.console.run(parts.intake, lambda state, reason: None), name="console"
+            )
+        await self._control.start()
+        self._platforms_task = spawn(parts.supervisor.run(), name="platforms")
+        settled = spawn(parts.supervisor.wait_settled(), name="platforms settling")
+        stopping = spawn(self._stop.wait(), name="stop requested")
+        timer = spawn(parts.clock.sleep(SETTLE_SECONDS), name="settle timer")
+        await asyncio.wait(
+            {settled, stopping, timer, self._platforms_task}, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in (settled, stopping, timer):
+            task.cancel()
+        self.ready = not parts.supervisor.hopeless
+        if self.ready:
+            parts.manager.ready(self._summary())
+            log.info("ready", extra={"platforms": self._summary()})
+        if parts.manager.watchdog_seconds is not None:
+            self._tasks.spawn(self._feed(parts.manager.watchdog_seconds / 2), name="watchdog")
+        if parts.warm_up is not None:
+            self._tasks.spawn(parts.warm_up(), name="warm-up")
+
+    async def _main_loop(self) -> int:
+        assert self._platforms_task is not None
+        stopping = spawn(self._stop.wait(), name="stop requested")
+        await asyncio.wait({stopping, self._platforms_task}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            return CLEAN
+        self._platforms_task.result()  # a crash of the supervisor itself is ours
+        if self._parts.supervisor.hopeless:
+            log.error("no platform can run; see the reasons above")
+            return NO_PLATFORM
+        return CLEAN
+
+    async def _shutdown(self) -> None:
+        parts = self._parts
+        self.ready = False
+        parts.manager.stopping(parts.drain_seconds + LAST_SENDS_SECONDS + 4 * CLOSE_SECONDS)
+        if self._platforms_task is not None:
+            self._platforms_task.cancel()
+            await wait_all((self._platforms_task,), parts.clock, CLOSE_SECONDS)
+        report = await parts.lanes.drain(parts.drain_seconds)
+        await parts.dispatch.close(CLOSE_SECONDS)
+        await parts.delivery.stop(LAST_SENDS_SECONDS)
+        await self._tasks.cancel(1.0)
+        for platform in parts.platforms:
+            await self._let_go(platform.close(), f"platform {platform.name}")
+        await self._let_go(parts.model.aclose(), "model")
+        await self._let_go(self._control.close(), "control socket")
+        await self._let_go(parts.store.close(), "store")
+        log.info(
+            "stopped",
+            extra={
+                "all_turns_finished": report.finished,
+                "interrupted_turns": report.interrupted,
+                "waiting_messages": report.waiting,
+            },
+        )
+
+    async def _answer_status(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await send_line(writer, self.status())
+
+    async def _serve_chat(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await self._parts.console.attach(RemoteTerminal(reader, writer))
+        await send_line(writer, {"done": True})
+
+    async def _let_go(self, closing: Awaitable[None], what: str) -> None:
+        """Close one part; one that hangs or fails must not keep the others open."""
+        task = asyncio.ensure_future(closing)
+        try:
+            if not await wait_all((task,), self._parts.clock, CLOSE_SECONDS):
+                log.warning("does not let go", extra={"part": what})
+                task.cancel()
+            elif task.exception() is not None:
+                log.warning("failed to close", extra={"part": what}, exc_info=task.exception())
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    async def _feed(self, every_seconds: float) -> None:
+        while True:
+            self._parts.manager.alive()
+            self._parts.manager.status(self._summary())
+            await self._parts.clock.sleep(every_seconds)
+
+    def _summary(self) -> str:
+        states = self._parts.supervisor.status
+        usual = (PlatformState.RUNNING, PlatformState.STARTING)
+        return ", ".join(
+            f"{name} {s.state.value}" + (f" ({s.reason})" if s.state not in usual else "")
+            for name, s in states.items()
+        )
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        caught = (signal.SIGTERM, signal.SIGINT)
+        for number in caught:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: int) -> None:
+        if self._stop.is_set():
+            log.warning("second signal: leaving at once", extra={"signal": number})
+            os._exit(1)
+        log.info("stopping", extra={"signal": signal.Signals(number).name})
+        self._stop.set()

@@ -1,0 +1,100 @@
+"""Owns what the daemon says about itself: at start, in ``/status``, to ``posthouse status``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from agent.model_metadata import Triggers, start_warnings
+from gateway.config.models import Config, unavailable
+from gateway.intake.intake import PlatformPolicy
+from gateway.supervisor import Supervisor
+from gateway.windows import WindowBook
+
+log = logging.getLogger(__name__)
+
+
+class SelfReport:
+    """The facts behind `gateway.commands.Status`, always those of now."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model: str,
+        book: WindowBook,
+        triggers: Callable[[], Triggers],
+        prefix_tokens: int,
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._book = book
+        self._triggers = triggers
+        self._prefix_tokens = prefix_tokens
+        self._supervisor: Supervisor | None = None
+
+    def watch(self, supervisor: Supervisor) -> None:
+        """Whose platforms to report on."""
+        self._supervisor = supervisor
+
+    def window_tokens(self) -> int | None:
+        """As `gateway.commands.Status`."""
+        return self._book.window.tokens
+
+    def platforms(self) -> Mapping[str, tuple[str, str]]:
+        """As `gateway.commands.Status`."""
+        if self._supervisor is None:
+            return {}
+        return {n: (s.state.value, s.reason) for n, s in self._supervisor.status.items()}
+
+    def remarks(self) -> list[str]:
+        """What an operator should know: stand-ins, odd numbers, keys without effect."""
+        lines = start_warnings(self._triggers(), self._prefix_tokens)
+        engine = self._config.context.engine
+        if engine != "compressor":
+            lines.append(
+                f"context.engine {engine!r} is not available in this version; "
+                "the built-in compressor works in its place"
+            )
+        return [*lines, *unavailable(self._config)]
+
+    def details(self) -> dict[str, str]:
+        """For ``posthouse status``."""
+        triggers = self._triggers()
+        window = self._book.window
+        off = "" if self._config.compression.enabled else " (compression is off)"
+        facts = {
+            "model": self._model,
+            "window": f"{window.tokens:,} tokens (from: {window.source})",
+            "compression from": f"{triggers.effective_tokens:,} tokens{off}",
+        }
+        remarks = self.remarks()
+        return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
+
+    def say_at_start(self, policies: Mapping[str, PlatformPolicy]) -> None:
+        """Into the log, once."""
+        triggers = self._triggers()
+        log.info(
+            "model",
+            extra={
+                "model": self._model,
+                "window_tokens": self._book.window.tokens,
+                "window_source": self._book.window.source,
+                "compression_from_tokens": triggers.effective_tokens,
+                "hygiene_from_tokens": triggers.hygiene_tokens,
+                "cache_ttl": self._config.model.cache_ttl,
+            },
+        )
+        if self._model == "offline":
+            log.warning(
+                "no model provider is configured: the built-in offline model answers; "
+                "set ANTHROPIC_API_KEY (or model.base_url) for a real one"
+            )
+        for line in self.remarks():
+            log.warning(line)
+        for name, policy in policies.items():
+            if policy.access.lets_nobody_in:
+                log.warning(
+                    "nobody is allowed to talk here: set allow_from in config.yaml",
+                    extra={"platform": name},
+                )

@@ -1,0 +1,462 @@
+"""Owns the composition: the only file that names every concrete class."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from agent.auxiliary_client import LoopSideModel, install
+from agent.clock import RandomIds, SystemClock
+from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.context_compressor import ContextCompressor
+from agent.daemon_threads import DaemonThreads
+from agent.errors import ConfigError
+from agent.llm.anthropic import AnthropicModel, preload
+from agent.llm.background import in_daemon_thread
+from agent.llm.offline import OfflineModel
+from agent.llm.retry import RetryingModel
+from agent.loop import LoopSettings, TurnLoop
+from agent.mail import Address
+from agent.model_metadata import TriggerRules, Triggers, estimate_prefix_tokens, triggers_for
+from agent.ports import Clock, Compactor, IdSource, LanguageModel, Store
+from agent.prompt import system_prompt
+from agent.sessions import SessionPrefix, session_key
+from agent.tools.clock import CurrentTimeTool
+from agent.tools.recall import RecallTool
+from agent.tools.registry import ToolRegistry
+from gateway.commands import CommandHost
+from gateway.compactors import CompactorCache
+from gateway.config.environment import Home, Secrets, local_zone
+from gateway.config.models import Config
+from gateway.control import socket_path
+from gateway.daemon import Daemon, Parts
+from gateway.delivery.outbox import Delivery, DeliverySettings
+from gateway.dispatch import Dispatch
+from gateway.hygiene import HygieneNet
+from gateway.intake.access import AccessRules
+from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
+from gateway.lanes import Lanes
+from gateway.platforms.console.adapter import ConsolePlatform, Terminal
+from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
+from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.platforms.contract import Platform
+from gateway.recovery import Recovery
+from gateway.sdnotify import ServiceManager
+from gateway.self_report import SelfReport
+from gateway.supervisor import Supervisor
+from gateway.turns import TurnRunner
+from gateway.windows import WindowBook
+from storage.sqlite import open_archive, open_store
+from storage.store import SqlArchive
+
+log = logging.getLogger(__name__)
+
+OFFLINE_WINDOW_TOKENS = 200_000
+IDLE_CHECK_SECONDS = 0.05
+CONSOLE_KEY = session_key(CONSOLE, BOT_ID, CHAT_ID, None, USER_ID)
+CONSOLE_ADDRESS = Address(CONSOLE, BOT_ID, CHAT_ID)
+
+StoreDecorator = Callable[[Store], Store]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the process stands in, beside its configuration."""
+
+    home: Home
+    secrets: Secrets
+    env: Mapping[str, str]
+    console: Terminal | None = None
+    """The standard streams, if they are a console."""
+    only_console: bool = False
+    """``chat``: no other platform."""
+
+
+@asynccontextmanager
+async def archive(home: Home) -> AsyncIterator[SqlArchive]:
+    """The store of a home, for looking only; also beside a running daemon.
+
+    Raises:
+        StoreUnavailable: there is none yet.
+    """
+    opened = await open_archive(home.database)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def build_daemon(
+    config: Config, around: Surroundings, *, decorate_store: StoreDecorator | None = None
+) -> Daemon:
+    """Everything that runs, from the configuration; on the event loop that will run it.
+
+    ``decorate_store`` stands between the store and everything else, for tests that break it.
+
+    Raises:
+        ConfigError: a provider or platform is asked for without its secret, or there is none.
+        DatabaseTooNew: the database is from a newer version.
+        StoreUnavailable: the store can not be opened.
+    """
+    clock, ids = SystemClock(), RandomIds()
+    model = build_model(config, around.secrets, clock)
+    check_platforms(config, around)
+    opened = await open_store(around.home.database, clock=clock, ids=ids)
+    store: Store = decorate_store(opened) if decorate_store else opened
+    try:
+        platforms = await build_platforms(config, around, clock, store)
+    except BaseException:
+        await store.close()
+        raise
+    return _assemble(config, around, clock, ids, model, store, platforms)
+
+
+def _assemble(
+    config: Config,
+    around: Surroundings,
+    clock: Clock,
+    ids: IdSource,
+    model: LanguageModel,
+    store: Store,
+    platforms: dict[str, Platform],
+) -> Daemon:
+    zone = ZoneInfo(config.timezone) if config.timezone else local_zone(around.env)
+    book = WindowBook(
+        model.name, config.model.base_url, _known_window(config, model), around.home.windows
+    )
+    tools = ToolRegistry([CurrentTimeTool(clock, zone), RecallTool(store, zone=zone)])
+    prompt = system_prompt(config.agent.system_prompt)
+
+    def prefix_for(platform: str) -> SessionPrefix:
+        return SessionPrefix(platform, model.name, prompt, tools.schemas)
+
+    factory = CompactorFactory(config, book, model, store, clock, ids)
+    compactors = CompactorCache(factory)
+    triggers = factory.triggers()
+    report = SelfReport(
+        config,
+        model=model.name,
+        book=book,
+        triggers=factory.triggers,
+        prefix_tokens=estimate_prefix_tokens(prefix_for(CONSOLE)),
+    )
+    # Delivery and the console know each other: the mapping is complete before anything runs.
+    serving: dict[str, Platform] = dict(platforms)
+    delivery = Delivery(
+        mailbox=store, platforms=serving, clock=clock, settings=DeliverySettings(zone=zone)
+    )
+    lanes = Lanes(clock)
+    policies = build_policies(config, {*platforms, CONSOLE})
+    turns = TurnRunner(
+        sessions=store,
+        mailbox=store,
+        loop=TurnLoop(store=store, model=model, tools=tools, settings=_loop(config, triggers)),
+        hygiene=HygieneNet(store, clock),
+        compactors=compactors,
+        prefix_for=prefix_for,
+        delivery=delivery,
+        clock=clock,
+    )
+    dispatch = Dispatch(
+        lanes=lanes,
+        turns=turns,
+        mailbox=store,
+        delivery=delivery,
+        host=CommandHost(store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy),
+        policies=policies,
+        clock=clock,
+    )
+    console = ConsolePlatform(
+        clock=clock,
+        ids=ids,
+        idle=partial(_console_idle, dispatch, delivery, clock),
+        on_attach=lambda: delivery.nudge(CONSOLE),
+        standard=around.console,
+    )
+    serving[CONSOLE] = console
+    intake = GatewayIntake(
+        mailbox=store,
+        policies=policies,
+        dispatcher=dispatch,
+        hand_over=delivery.hand_over,
+        clock=clock,
+        limits=IntakeLimits(
+            queue_limit=config.gateway.queue_limit,
+            # One message must leave room for the rest: prompt, tools, what was said before.
+            max_message_tokens=triggers.effective_tokens // 2,
+        ),
+    )
+    supervised = [*platforms.values(), *([console] if around.console is not None else [])]
+    supervisor = Supervisor(supervised, intake, clock)
+    report.watch(supervisor)
+    report.say_at_start(policies)
+    return Daemon(
+        Parts(
+            home=around.home.path,
+            store=store,
+            model=model,
+            intake=intake,
+            console=console,
+            platforms=list(serving.values()),
+            supervisor=supervisor,
+            lanes=lanes,
+            dispatch=dispatch,
+            delivery=delivery,
+            recovery=Recovery(
+                sessions=store,
+                mailbox=store,
+                turns=turns,
+                dispatch=dispatch,
+                delivery=delivery,
+                policies=policies,
+                clock=clock,
+            ),
+            control_path=socket_path(config.gateway.control_socket, around.home.path, around.env),
+            manager=ServiceManager(around.env),
+            clock=clock,
+            drain_seconds=config.gateway.drain_seconds,
+            warm_up=partial(_warm_up, model, book, compactors),
+            details=report.details,
+        )
+    )
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def build_model(config: Config, secrets: Secrets, clock: Clock) -> LanguageModel:
+    """The model with its fallbacks and the retry policy, or the offline one.
+
+    Raises:
+        ConfigError: Anthropic is asked for without a key or a base URL.
+    """
+    wanted = config.model
+    if wanted.provider == "anthropic" and not (secrets.anthropic_api_key or wanted.base_url):
+        raise ConfigError(
+            ["model.provider is anthropic, but there is neither ANTHROPIC_API_KEY nor a base_url"]
+        )
+    if is_offline(config, secrets):
+        return OfflineModel(window_tokens=wanted.context_length or OFFLINE_WINDOW_TOKENS)
+    models = [
+        AnthropicModel(
+            name, api_key=secrets.anthropic_api_key, base_url=wanted.base_url, clock=clock
+        )
+        for name in (wanted.name, *wanted.fallback)
+    ]
+    return RetryingModel(models, clock=clock, random=random.random)
+
+
+def is_offline(config: Config, secrets: Secrets) -> bool:
+    """Does the built-in model answer?"""
+    if config.model.provider == "auto":
+        return not (secrets.anthropic_api_key or config.model.base_url)
+    return config.model.provider == "offline"
+
+
+def _known_window(config: Config, model: LanguageModel) -> int | None:
+    if config.model.context_length is None and isinstance(model, OfflineModel):
+        return OFFLINE_WINDOW_TOKENS
+    return config.model.context_length
+
+
+def _loop(config: Config, triggers: Triggers) -> LoopSettings:
+    ttl: Literal["5m", "1h"] = "1h" if config.model.cache_ttl == "auto" else config.model.cache_ttl
+    return LoopSettings(
+        max_iterations=config.agent.max_iterations,
+        max_tokens=triggers.max_tokens,
+        cache_ttl=ttl,
+    )
+
+
+class CompactorFactory:
+    """Makes the compactor of one conversation, for the window that is known by then."""
+
+    def __init__(
+        self,
+        config: Config,
+        book: WindowBook,
+        model: LanguageModel,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        rules = config.compression
+        self._config = config
+        self._book = book
+        self._model = model.name
+        self._side_model = LoopSideModel(model, asyncio.get_running_loop())
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._threads = DaemonThreads()
+        self._settings = CompactionSettings(enabled=rules.enabled, in_place=rules.in_place)
+        self._rules = TriggerRules(
+            threshold=rules.threshold,
+            max_threshold_tokens=rules.max_threshold_tokens,
+            small_window_floor=rules.small_window_floor,
+            model_thresholds=rules.model_thresholds,
+            target_ratio=rules.target_ratio,
+        )
+        install(self._side_model)
+
+    def triggers(self) -> Triggers:
+        """The numbers in force."""
+        return triggers_for(
+            self._book.window.tokens,
+            self._rules,
+            max_tokens=self._config.model.max_tokens,
+            model=self._model,
+        )
+
+    def __call__(self, conversation_id: str) -> Compactor:
+        rules = self._config.compression
+        engine = ContextCompressor(
+            self._model,
+            protect_first_n=rules.protect_first_n,
+            protect_last_n=rules.protect_last_n,
+            summary_model_override=rules.summary_model,
+            config_context_length=self._book.window.tokens,
+            max_tokens=self._config.model.max_tokens,
+            side_model=self._side_model,
+            clock=self._clock,
+            rules=self._rules,
+        )
+        return SessionCompactor(
+            engine, self._store, self._clock, self._ids, self._settings, threads=self._threads
+        )
+
+
+async def _warm_up(model: LanguageModel, book: WindowBook, compactors: CompactorCache) -> None:
+    """Import the SDK beside the running loop, then ask the provider for the window."""
+    if isinstance(model, OfflineModel):
+        return
+    await in_daemon_thread(preload, "sdk-import")
+    await book.ask(model, compactors.clear)
+
+
+# --- platforms ----------------------------------------------------------------------------------
+
+
+def check_platforms(config: Config, around: Surroundings) -> None:
+    """Refuse what can not work, before anything is opened.
+
+    Raises:
+        ConfigError: a platform is switched on without its token, or nothing is left to run.
+    """
+    if around.only_console:
+        return
+    problems = [
+        f"{name}.enabled is true, but there is no {variable}"
+        for name, enabled, token, variable in (
+            (
+                "telegram",
+                config.telegram.enabled,
+                around.secrets.telegram_bot_token,
+                "TELEGRAM_BOT_TOKEN",
+            ),
+            (
+                "discord",
+                config.discord.enabled,
+                around.secrets.discord_bot_token,
+                "DISCORD_BOT_TOKEN",
+            ),
+        )
+        if enabled is True and not token
+    ]
+    if problems:
+        raise ConfigError(problems)
+    if around.console is None and not enabled_platforms(config, around.secrets):
+        raise ConfigError(
+            [
+                "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use "
+                "`posthouse chat` for the console"
+            ]
+        )
+
+
+def enabled_platforms(config: Config, secrets: Secrets) -> list[str]:
+    """The chat platforms that are on: ``auto`` means with a token."""
+    tokens = {"telegram": secrets.telegram_bot_token, "discord": secrets.discord_bot_token}
+    wanted = {"telegram": config.telegram.enabled, "discord": config.discord.enabled}
+    return [name for name, token in tokens.items() if token and wanted[name] is not False]
+
+
+async def build_platforms(
+    config: Config, around: Surroundings, clock: Clock, store: Store
+) -> dict[str, Platform]:
+    """The chat platforms by name; their SDKs are only imported where they are on."""
+    platforms: dict[str, Platform] = {}
+    secrets = around.secrets
+    if around.only_console:
+        return platforms
+    enabled = enabled_platforms(config, secrets)
+    if "telegram" in enabled and secrets.telegram_bot_token:
+        # Inside: each SDK costs a quarter of a second and 15 to 20 MB.
+        from gateway.platforms.telegram.adapter import TelegramPlatform  # noqa: PLC0415
+        from gateway.platforms.telegram.client import TelegramSettings  # noqa: PLC0415
+
+        platforms["telegram"] = TelegramPlatform(
+            TelegramSettings(
+                secrets.telegram_bot_token,
+                base_url=config.telegram.base_url,
+                base_file_url=config.telegram.base_file_url,
+            ),
+            clock,
+        )
+    if "discord" in enabled and secrets.discord_bot_token:
+        from gateway.platforms.discord.adapter import DiscordPlatform  # noqa: PLC0415
+        from gateway.platforms.discord.client import DiscordSettings  # noqa: PLC0415
+
+        platforms["discord"] = DiscordPlatform(
+            DiscordSettings(
+                secrets.discord_bot_token,
+                api_base=config.discord.api_base,
+                gateway_url=config.discord.gateway_url,
+            ),
+            clock,
+            nonce_scope=await store.identity(),
+        )
+    return platforms
+
+
+def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]:
+    """Who may talk, for the platforms that are on."""
+    telegram, discord = config.telegram, config.discord
+    policies = {
+        "telegram": PlatformPolicy(
+            AccessRules(
+                allow_from=frozenset(telegram.allow_from),
+                allow_chats=frozenset(telegram.allow_chats),
+                admins=frozenset(telegram.admins),
+            ),
+            require_mention=telegram.require_mention,
+            group_sessions_per_user=telegram.group_sessions_per_user,
+        ),
+        "discord": PlatformPolicy(
+            AccessRules(
+                allow_from=frozenset(discord.allow_from),
+                allow_chats=frozenset(discord.allow_channels),
+                allow_roles=frozenset(discord.allow_roles),
+                admins=frozenset(discord.admins),
+            ),
+            require_mention=discord.require_mention,
+            group_sessions_per_user=discord.group_sessions_per_user,
+        ),
+        # Whoever can write to the process's input, or to its socket, owns the server.
+        CONSOLE: PlatformPolicy(
+            AccessRules(allow_from=frozenset({USER_ID}), admins=frozenset({USER_ID}))
+        ),
+    }
+    return {name: policy for name, policy in policies.items() if name in names}
+
+
+async def _console_idle(dispatch: Dispatch, delivery: Delivery, clock: Clock) -> None:
+    while dispatch.at_work(CONSOLE_KEY) or delivery.pending(CONSOLE_ADDRESS):
+        await clock.sleep(IDLE_CHECK_SECONDS)
