@@ -45,7 +45,7 @@ _USE = re.compile(
     r"\buse (?:the )?(?:tool )?(?P<name>[a-zA-Z0-9_-]+)\s*(?P<args>\{.*\})?", re.DOTALL
 )
 _GREETING = re.compile(
-    r"\W*(?:hi|hello|hey|good (?:morning|evening)|hallo|你好|こんにちは)\b?", re.IGNORECASE
+    r"\W*(?:(?:hi|hello|hey|good (?:morning|evening)|hallo)\b|你好|こんにちは)", re.IGNORECASE
 )
 
 
