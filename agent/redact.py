@@ -215,6 +215,8 @@ def redact_sensitive_text(text: object, *, force: bool = True) -> str:
     lowered = clean.lower()
     for pattern in _PATTERNS:
         where = lowered if pattern.any_case else clean
-        if any(hint in where for hint in pattern.hints):
-            clean = pattern.regex.sub(pattern.replacement, clean)
+        for hint in pattern.hints:  # a plain loop: this runs over every text there is
+            if hint in where:
+                clean = pattern.regex.sub(pattern.replacement, clean)
+                break
     return clean
