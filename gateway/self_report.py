@@ -86,7 +86,7 @@ class SelfReport:
             },
         )
         if self._model == "offline":
-            log.warning(
+            log.info(
                 "no model provider is configured: the built-in offline model answers; "
                 "set ANTHROPIC_API_KEY (or model.base_url) for a real one"
             )

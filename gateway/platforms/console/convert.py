@@ -6,7 +6,8 @@ from agent.messages import clean_text
 from gateway.platforms.contract import InboundMessage
 
 PLATFORM = "console"
-BOT_ID = "local"
+BOT_ID = "posthouse"
+"""Not the user's id: a bot ignores itself."""
 CHAT_ID = "local"
 USER_ID = "local"
 
