@@ -534,6 +534,16 @@ async def test_sends_still_go_out_after_receiving_has_stopped(
     assert server.visible_texts(USER) == ["bye"]
 
 
+async def test_an_address_that_is_no_number_is_refused(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    for where in (Address("telegram", "1", "nonsense"), Address("telegram", "1", "5", "x")):
+        with pytest.raises(SendRefused):
+            await telegram.send(where, part())
+        await telegram.typing(where)
+    assert len(server.calls) == 0
+
+
 # --- secrets ------------------------------------------------------------------------------------
 
 

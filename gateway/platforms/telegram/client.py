@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -78,6 +79,7 @@ class TelegramClient:
             logger.setLevel(max(logging.WARNING, logger.level))
         self._token = token
         self._poll_timeout_seconds = settings.poll_timeout_seconds
+        self._request_seconds = settings.connect_timeout_seconds + 2 * settings.send_timeout_seconds
         self._batches: list[Sequence[Any]] = []
         self._polling = _request(
             settings,
@@ -119,7 +121,8 @@ class TelegramClient:
         from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - see __init__
 
         try:
-            user = await self._bot.get_me()
+            async with asyncio.timeout(self._request_seconds):
+                user = await self._bot.get_me()
         except InvalidToken:
             raise PlatformConfigError(
                 "telegram refuses the token; get one from @BotFather and set TELEGRAM_BOT_TOKEN "
@@ -127,6 +130,8 @@ class TelegramClient:
             ) from None
         except TelegramError as exc:
             raise PlatformUnavailable(f"telegram: {self._clean(exc)}") from self._cause(exc)
+        except TimeoutError as exc:
+            raise PlatformUnavailable("telegram: no complete answer in time") from exc
         return Me(user.id, user.username or "", last_sent)
 
     async def updates(self, offset: int | None) -> Sequence[Any]:
@@ -184,17 +189,18 @@ class TelegramClient:
         """
         from telegram import MessageEntity, ReplyParameters  # noqa: PLC0415 - see __init__
 
+        chat, thread, answered = _number(chat_id), _number(thread_id), _number(reply_to)
         reply = None
-        if reply_to is not None:
-            reply = ReplyParameters(int(reply_to), allow_sending_without_reply=True)
+        if answered is not None:
+            reply = ReplyParameters(answered, allow_sending_without_reply=True)
         marks = [MessageEntity(**entity) for entity in entities]
 
         async def call() -> str:
             message = await self._bot.send_message(
-                int(chat_id),
+                chat or 0,
                 text,
                 entities=marks or None,
-                message_thread_id=None if thread_id is None else int(thread_id),
+                message_thread_id=thread,
                 reply_parameters=reply,
             )
             return str(message.message_id)
@@ -203,13 +209,10 @@ class TelegramClient:
 
     async def typing(self, chat_id: str, thread_id: str | None) -> None:
         """Show the typing sign; raises as `send` does."""
+        chat, thread = _number(chat_id), _number(thread_id)
 
         async def call() -> None:
-            await self._bot.send_chat_action(
-                int(chat_id),
-                "typing",
-                message_thread_id=None if thread_id is None else int(thread_id),
-            )
+            await self._bot.send_chat_action(chat or 0, "typing", message_thread_id=thread)
 
         await self._mapped(call)
 
@@ -217,9 +220,13 @@ class TelegramClient:
         from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
 
         try:
-            return await call()
+            # The SDK's own time limits begin anew with every byte that drips in.
+            async with asyncio.timeout(self._request_seconds):
+                return await call()
         except TelegramError as exc:
             raise self._send_error(exc) from self._cause(exc)
+        except TimeoutError as exc:
+            raise SendUnknown("no complete answer in time") from exc
         except (
             Exception
         ) as exc:  # the SDK could not read the answer; the message is out all the same
@@ -259,6 +266,13 @@ class TelegramClient:
                 return None
             seen = seen.__cause__ or seen.__context__
         return exc
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise SendRefused(f"{text!r} is no number of Telegram's") from None
 
 
 def _bad_request(text: str) -> Exception:

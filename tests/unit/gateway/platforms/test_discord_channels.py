@@ -152,6 +152,19 @@ async def test_a_backfill_cut_by_the_next_session_goes_on_from_the_cursor() -> N
     await rig.feed.stop()
 
 
+async def test_a_history_that_fails_in_the_middle_is_not_begun_anew() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.keep(*(facts(i) for i in range(1, 8)))
+    rig.source.failures, rig.source.fail_after = 2, 3
+    rig.feed.release()
+    await rig.settle(60.0)
+    assert rig.source.asked == [(1, 0), (1, 3), (1, 6)]
+    assert rig.intake.texts == [f"m{i}" for i in range(1, 8)]
+    assert rig.intake.doubles == []
+    await rig.feed.stop()
+
+
 async def test_too_many_waiting_messages_are_read_from_the_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
