@@ -143,7 +143,7 @@ class TurnRunner:
         except StaleTurn:
             log.info("message was answered before", extra={"inbox_id": item.id})
             return
-        except StoreError as error:
+        except Exception as error:  # the supervised border: nobody is left without a word
             log.exception("turn could not begin", extra={"inbox_id": item.id})
             draft = OutboxDraft(item.record.address, words_for(error), "notice")
             await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)

@@ -108,15 +108,21 @@ class ChatSender:
     items: deque[OutboxItem] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
+    _halted: bool = False
 
     def nudge(self) -> None:
         """The platform is back: try now."""
         self._wake.set()
 
     def leave(self) -> None:
-        """End at the next point where nothing is half done."""
+        """Send what can be sent at once, and end instead of waiting for anything."""
         self._leaving = True
         self._wake.set()
+
+    def halt(self) -> None:
+        """End before the next send."""
+        self._halted = True
+        self.leave()
 
     async def run(self, on_crash: Callable[[OutboxItem], None]) -> None:
         """Until nothing is left to send; ``on_crash`` gets what stays owed because of a bug."""
@@ -186,6 +192,8 @@ class ChatSender:
         while not self._is_hopeless(tries):
             while (wait := self.budget.wait_seconds) > 0:
                 await self._pause(wait, nudged=False)
+            if self._halted:
+                raise _Leaving
             await self._mark(part, "sending")
             tries.attempts += 1
             try:

@@ -12,13 +12,16 @@ from contextlib import asynccontextmanager
 from agent.mail import Address, OutboxItem, OutboxPart
 from agent.ports import Clock, Mailbox
 from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
-from gateway.platforms.contract import Platform, PlatformError
+from gateway.platforms.contract import Platform, PlatformError, SendFlood
 from gateway.tasks import TaskOwner
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_ITEMS = 10_000
 """Ids of answers that were taken up; more than ever wait at one time."""
+
+HALT_SECONDS = 1.0
+"""What a send that is under way may still take at the very end."""
 
 ChatKey = tuple[str, str, str]
 """Platform, bot, chat: platforms count floods by chat, its threads included."""
@@ -90,14 +93,18 @@ class Delivery:
         return await self._tasks.wait(seconds)
 
     async def stop(self, seconds: float) -> None:
-        """End: what is being sent may finish within the time, the rest stays owed."""
+        """End: what can be sent at once may go out within the time, the rest stays owed."""
         self._leaving = True
         for sender in self._senders.values():
             sender.leave()
-        await self._typing.cancel(seconds)
-        if not await self._tasks.wait(seconds):
+        await self._typing.cancel(HALT_SECONDS)
+        if await self._tasks.wait(seconds):
+            return
+        for sender in self._senders.values():
+            sender.halt()
+        if not await self._tasks.wait(HALT_SECONDS):
             log.warning("sends cut off by the shutdown", extra={"chats": len(self._tasks)})
-            await self._tasks.cancel(1.0)
+            await self._tasks.cancel(HALT_SECONDS)
 
     @asynccontextmanager
     async def typing(self, address: Address) -> AsyncIterator[None]:
@@ -118,6 +125,9 @@ class Delivery:
             part = OutboxPart(-inbox_id, -inbox_id, n, "sending", draft.payload)
             try:
                 await platform.send(address, part)
+            except SendFlood as exc:
+                self._budget(_chat(address)).silence(exc.retry_after_seconds)
+                return
             except PlatformError:
                 log.warning("could not say it either", exc_info=True)
                 return

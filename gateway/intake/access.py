@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,29 +48,6 @@ class Verdict:
     allowed: bool
     ground: Ground
     admin: bool = False
-
-
-def id_set(values: object) -> frozenset[str]:
-    """Ids as a configuration may hold them (numbers, texts, junk) as the gate compares them.
-
-    None, booleans, blanks and anything that is neither text nor a whole number are dropped: junk
-    must never open the gate.
-    """
-    if values is None:
-        return frozenset()
-    items: Iterable[object]
-    if isinstance(values, str | int):
-        items = (values,)
-    elif isinstance(values, Iterable):
-        items = values
-    else:
-        return frozenset()
-    texts = (
-        str(item).strip()
-        for item in items
-        if isinstance(item, str) or (isinstance(item, int) and not isinstance(item, bool))
-    )
-    return frozenset(text for text in texts if text)
 
 
 def decide(message: InboundMessage, rules: AccessRules | None) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +77,8 @@ class FakePlatform:
     failures: deque[Failure] = field(default_factory=deque)
     blocked: dict[str, SendError] = field(default_factory=dict)
     gate: asyncio.Event | None = None
+    delay: Callable[[], Awaitable[None]] | None = None
+    """What every send takes."""
     closed: int = 0
     in_flight: int = 0
     most_in_flight: dict[str, int] = field(default_factory=dict)
@@ -115,6 +118,8 @@ class FakePlatform:
         try:
             if self.gate is not None:
                 await self.gate.wait()
+            if self.delay is not None:
+                await self.delay()
             if chat in self.blocked:
                 raise self.blocked[chat]
             failure = self.failures.popleft() if self.failures else None

@@ -29,7 +29,7 @@ from gateway.lanes import Lanes
 from gateway.recovery import Recovery
 from gateway.turns import TurnRunner
 from storage.memory import MemoryStore
-from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.clock import SequentialIds
 from tests.fakes.platform import FakePlatform
 
 Script = Callable[["ScriptedLoop", TurnTicket, LoadedSession, TurnObserver], Awaitable[Draft]]
@@ -152,9 +152,14 @@ OPEN_TO_111 = PlatformPolicy(AccessRules(allow_from=frozenset({"111"}), admins=f
 class Rig:
     """Everything wired; `boot` again stands for a restart on the same store."""
 
+    agent_loop: Any = None
+    """A real one, in place of the script."""
+    agent_hygiene: Any = None
+    compactors: Any = None
+
     def __init__(
         self,
-        clock: FakeClock,
+        clock: Any,
         *,
         policy: PlatformPolicy = OPEN_TO_111,
         limits: IntakeLimits | None = None,
@@ -180,12 +185,13 @@ class Rig:
             jitter=lambda: 0.5,
         )
         self.lanes = Lanes(self.clock)
-        self.compactors = CompactorCache(lambda _: self.compactor)
+        if self.compactors is None:
+            self.compactors = CompactorCache(lambda _: self.compactor)
         self.turns = TurnRunner(
             sessions=self.store,
             mailbox=self.store,
-            loop=self.loop,
-            hygiene=self._hygiene,
+            loop=self.agent_loop or self.loop,
+            hygiene=self.agent_hygiene or self._hygiene,
             compactors=self.compactors,
             prefix_for=lambda source: SessionPrefix(source, "model-1", "be kind"),
             delivery=self.delivery,

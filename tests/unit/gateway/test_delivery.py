@@ -284,7 +284,7 @@ async def test_a_clock_set_back_makes_nothing_late(post: Post, clock: FakeClock)
     assert post.platform.texts() == ["one"]
 
 
-async def test_stopping_finishes_the_send_and_keeps_the_rest(post: Post) -> None:
+async def test_stopping_sends_what_goes_at_once(post: Post) -> None:
     post.platform.gate = asyncio.Event()
     await post.owe("a" * 150 + " " + "b" * 150)
     await post.owe("c")
@@ -292,17 +292,36 @@ async def test_stopping_finishes_the_send_and_keeps_the_rest(post: Post) -> None
     stopping = asyncio.ensure_future(post.delivery.stop(10))
     await post.settle()
     post.platform.gate.set()
-    post.platform.fail(SendUnavailable("gone"), times=0)
     await post.settle()
     await stopping
-    sent = len(post.platform.chat)
-    assert sent >= 1
-    post.platform.gate = None
+    assert [t.strip()[-1] for t in post.platform.texts()] == ["a", "b", "c"]
+    assert await post.store.owed() == []
+
+
+async def test_stopping_waits_for_no_flood_and_no_back_off(post: Post) -> None:
+    post.platform.fail(SendFlood(1000))
+    await post.owe("one")
+    await post.owe("two")
+    await post.settle()
+    await post.delivery.stop(10)
+    assert post.platform.texts() == []
     post.boot()
     await post.delivery.start()
     await post.settle()
-    assert [t.strip()[-1] for t in post.platform.texts()] == ["a", "b", "c"]
+    assert post.platform.texts() == ["one", "two"]
     assert not any(repeat for *_, repeat in post.platform.calls)
+
+
+async def test_a_slow_chat_halts_between_two_parts(post: Post) -> None:
+    post.platform.delay = lambda: post.clock.sleep(4)
+    for n in range(9):
+        await post.owe(f"m{n}")
+    await post.settle()
+    stopping = asyncio.ensure_future(post.delivery.stop(7.5))
+    await post.pass_time(12)
+    await stopping
+    assert post.platform.texts() == ["m0", "m1"]
+    assert {p.state for item in await post.store.owed() for p in item.parts} <= {"planned"}
 
 
 async def test_a_hanging_send_is_cut_off_and_repeated_later(post: Post) -> None:
