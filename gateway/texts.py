@@ -16,6 +16,7 @@ ADMIN_ONLY = (
 )
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
 NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
+POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"
 UNRENDERABLE = (
     "I have an answer, but could not put it into a form that this chat takes. "
     "Please ask me to repeat it in plain words."

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 MAX_ENTITIES: Final = 100
 """Telegram silently drops the formatting of what comes behind them."""
-REPEAT_MARK: Final = "(Possibly a repeat)\n"
+REPEAT_MARK: Final = f"{texts.POSSIBLE_REPEAT}\n"
 
 
 _WHOLE_UP_TO_UNITS: Final = 512
