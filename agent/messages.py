@@ -201,7 +201,11 @@ def clean_text(text: str) -> str:
     """The text with lone surrogates replaced, so that every border can encode it."""
     if text.isascii():
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 # --- lists of messages --------------------------------------------------------------------------

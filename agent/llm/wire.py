@@ -114,7 +114,11 @@ class _Turns:
 
     def answer(self, message: Message, results: Sequence[Message]) -> None:
         """An assistant message and the tool messages directly behind it."""
-        called = [call["id"] for call in message.get("tool_calls") or ()]
+        calls = message.get("tool_calls")
+        if not calls and "anthropic_content_blocks" not in message:
+            self.add("assistant", plain_blocks(message))
+            return
+        called = [call["id"] for call in calls or ()]
         ids = [self._free_id(call_id) for call_id in called]
         blocks = raw_blocks(message)
         if blocks is None or ids != called:
@@ -184,6 +188,8 @@ def _result_blocks(
         queue = waiting.get(result.get("tool_call_id", ""))
         if queue:
             blocks.append(_result_block(queue.popleft(), result))
+    if len(blocks) == len(ids):
+        return blocks
     answered = {b["tool_use_id"] for b in blocks}
     blocks.extend(
         _result_block(wire_id, {"role": "tool", "content": NO_RESULT})
