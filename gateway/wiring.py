@@ -115,18 +115,19 @@ async def build_daemon(
     except BaseException:
         await store.close()
         raise
-    return _assemble(config, around, clock, ids, model, store, platforms)
+    return assemble(config, around, clock, ids, model, store, platforms)
 
 
-def _assemble(
+def assemble(
     config: Config,
     around: Surroundings,
     clock: Clock,
     ids: IdSource,
     model: LanguageModel,
     store: Store,
-    platforms: dict[str, Platform],
+    platforms: Mapping[str, Platform],
 ) -> Daemon:
+    """Put the parts together; does nothing yet. The console comes on top of ``platforms``."""
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(around.env)
     book = WindowBook(
         model.name, config.model.base_url, _known_window(config, model), around.home.windows
