@@ -21,6 +21,8 @@ NOTE = (
 )
 """Said once: at the end of the system message if the list has one, else as the opening message
 where one is needed so that the list begins with the user."""
+OPENING = "[What was said so far, in short:]"
+"""The opening message of a list whose system message says the note already."""
 NO_RESULT = "[No result: the call was interrupted, its outcome is unknown]"
 
 
@@ -70,7 +72,8 @@ def _opening_note(messages: Sequence[Message]) -> Message:
     for message in messages:
         if is_note(message) and message["role"] == "user" and text_of(message["content"]).strip():
             return kept(message)
-    return cast(Message, {"role": "user", "content": NOTE, "_kind": "note"})
+    content = OPENING if messages and messages[0]["role"] == "system" else NOTE
+    return cast(Message, {"role": "user", "content": content, "_kind": "note"})
 
 
 def with_changes(messages: Sequence[Message], changes: Mapping[int, Message]) -> list[Message]:
