@@ -1,4 +1,4 @@
-"""Owns the bench of a whole turn (rows 5a and 5b): the real gateway, store and SDK, a fake provider.
+"""Owns the bench of a whole turn (rows 5a, 5b): the real gateway, store and SDK, a fake provider.
 
 The limit twin does the same work with bare calls: as many durable commits as ours (group commit, a
 writer thread of its own) and one streamed SDK call with as large a request.
