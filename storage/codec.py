@@ -7,9 +7,9 @@ provider's raw blocks are kept identical to the character, lone surrogates inclu
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
-from agent.messages import Content, Draft, Message, MessageKind, Row, ToolCall, clean_text
+from agent.messages import Content, Draft, Message, MessageKind, Row, clean_text
 
 ROW_COLUMNS = (
     "id, session_id, seq, created_at, tokens, role, content, content_is_json, wire_content,"
@@ -24,16 +24,14 @@ Columns = tuple[
 """From ``role`` to ``origin_id``."""
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_to_ascii_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
 def dump_json(value: Any) -> str:
     """Compact JSON that SQLite can hold and that gives back every string unchanged."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return text
+    text = _to_json(value)
+    return text if clean(text) is text else _to_ascii_json(value)
 
 
 def clean(text: str) -> str:
@@ -49,22 +47,28 @@ def clean(text: str) -> str:
 
 def clean_json(value: Any) -> Any:
     """The value with every string in it cleaned; the same object if nothing had to be."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _cleaned_json(value)[0]
+
+
+def _cleaned_json(value: Any) -> tuple[Any, str]:
+    """The value with clean strings, and its JSON."""
+    text = _to_json(value)
     cleaned = clean(text)
-    return value if cleaned is text else json.loads(cleaned)
+    return (value, text) if cleaned is text else (json.loads(cleaned), cleaned)
 
 
-def encode(draft: Draft) -> tuple[Columns, Draft]:
-    """The columns of a draft, and the draft as it will be read back: known fields, clean text."""
+def encode(draft: Draft) -> tuple[Columns, Message, Content]:
+    """The columns of a draft, and both its forms as they will be read back.
+
+    Known fields only, texts clean.
+    """
     said = draft.message
     content, text, is_json = _encode_content(said["content"])
     wire, wire_text, wire_is_json = _encode_content(draft.wire_content)
     message: Message = {"role": said["role"], "content": content}
     calls_text = call_id = name = blocks_text = None
     if calls := said.get("tool_calls"):
-        calls = cast(list[ToolCall], clean_json(calls))
-        calls_text = dump_json(calls)
-        message["tool_calls"] = calls
+        message["tool_calls"], calls_text = _cleaned_json(calls)
     if (call_id := said.get("tool_call_id")) is not None:
         message["tool_call_id"] = call_id = clean(call_id)
     if (name := said.get("name")) is not None:
@@ -76,7 +80,7 @@ def encode(draft: Draft) -> tuple[Columns, Draft]:
         said["role"], text, is_json, wire_text, wire_is_json, calls_text, call_id, name,
         blocks_text, draft.kind, draft.origin_id,
     )  # fmt: skip
-    return columns, Draft(message, wire, draft.kind, draft.origin_id)
+    return columns, message, wire
 
 
 def _encode_content(content: Content) -> tuple[Content, str | None, int]:
@@ -85,8 +89,8 @@ def _encode_content(content: Content) -> tuple[Content, str | None, int]:
     if isinstance(content, str):
         text = clean(content)
         return text, text, 0
-    parts = clean_json(content)
-    return parts, dump_json(parts), 1
+    parts, text = _cleaned_json(content)
+    return parts, text, 1
 
 
 def decode_row(columns: tuple[Any, ...]) -> Row:

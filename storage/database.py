@@ -1,8 +1,8 @@
 """Owns the connection's facts and the one writer: group commit, errors, read-only connections.
 
 The writer is a loop that lives on the thread of its connection. Everything that was asked for
-while the last commit ran becomes one transaction; each call in it has its own savepoint, so a call
-that fails undoes only itself. Callers are answered after the COMMIT, never before.
+while the last commit ran becomes one transaction; a call in it that fails undoes only itself.
+Callers are answered after the COMMIT, never before.
 """
 
 from __future__ import annotations
@@ -138,6 +138,10 @@ class Call:
     error: BaseException | None = None
 
 
+class _MustUndo(Exception):
+    """A call failed after it had changed something."""
+
+
 class Writer:
     """The loop on the writing connection's thread, and the way to it from the event loop."""
 
@@ -222,35 +226,45 @@ class Writer:
             if not self._in_place():
                 raise StoreUnavailable("the database file was moved or replaced under this process")
             connection.execute("BEGIN IMMEDIATE")
-            if len(group) == 1:
-                self._run_only(tx, group[0])
-            else:
+            try:
+                self._run_calls(connection, tx, group)
+            except _MustUndo:
+                # Rare, and a savepoint before each call would cost every call something: start
+                # again, this time with savepoints. Calls only read and write the database.
+                connection.execute("ROLLBACK")
+                tx.take_index()
+                connection.execute("BEGIN IMMEDIATE")
                 for call in group:
-                    self._run_one(tx, call)
+                    self._run_with_savepoint(tx, call)
             self._write_index(connection, tx)
             connection.execute("COMMIT")
-        except BaseException as exc:  # noqa: BLE001 - the border of the thread: nobody may wait for ever
+        except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _roll_back(connection)
             tx.take_index()
-            if len(group) == 1 and group[0].error is exc:
-                return
             _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
             for call in group:
                 call.error = exc if isinstance(exc, StoreError) else outage(exc)
 
-    def _run_only(self, tx: Transaction, call: Call) -> None:
-        """A group of one needs no savepoint: its failure is the transaction's."""
-        tx.now = call.now
-        try:
-            call.result = call.function(tx, *call.arguments)
-        except Exception as exc:
-            if not is_outage(exc):
+    def _run_calls(
+        self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]
+    ) -> None:
+        """Without savepoints: a call that fails has, as a rule, not changed anything yet."""
+        for call in group:
+            tx.now = call.now
+            changes = connection.total_changes
+            try:
+                call.result = call.function(tx, *call.arguments)
+            except Exception as exc:
+                if is_outage(exc):
+                    raise
+                if connection.total_changes != changes:
+                    raise _MustUndo from exc
                 call.error = exc
-            raise
 
-    def _run_one(self, tx: Transaction, call: Call) -> None:
+    def _run_with_savepoint(self, tx: Transaction, call: Call) -> None:
         tx.now = call.now
         texts = tx.indexed_count
+        call.result = call.error = None
         tx.execute("SAVEPOINT one_call")
         try:
             call.result = call.function(tx, *call.arguments)

@@ -336,18 +336,18 @@ class MemoryStore:
     def _append(self, segment: _Segment, drafts: Iterable[Draft]) -> list[Row]:
         stored = []
         for draft in drafts:
-            clean_draft = copy.deepcopy(encode(draft)[1])
+            message, wire = copy.deepcopy(encode(draft)[1:])
             self._newest_row_id += 1
             segment.last_seq += 1
             row = Row(
                 id=self._newest_row_id,
                 session_id=segment.session.id,
                 seq=segment.last_seq,
-                message=clean_draft.message,
+                message=message,
                 created_at=self._clock.now(),
-                wire_content=clean_draft.wire_content,
-                kind=clean_draft.kind,
-                origin_id=clean_draft.origin_id,
+                wire_content=wire,
+                kind=draft.kind,
+                origin_id=draft.origin_id,
             )
             stored.append(replace(row, tokens=self._estimate(wire_message(row))))
         segment.rows.extend(stored)

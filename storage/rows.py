@@ -29,8 +29,7 @@ _ACTIVE = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND active =
 
 def insert(tx: Transaction, session_id: str, seq: int, draft: Draft) -> Row:
     """Store a message; an original is indexed in the same transaction."""
-    columns, stored = encode(draft)
-    message, wire = stored.message, stored.wire_content
+    columns, message, wire = encode(draft)
     sent = message if wire is None else cast(Message, {**message, "content": wire})
     tokens = tx.estimate(sent)
     row_id = tx.execute(_INSERT, (session_id, seq, tx.now, tokens, *columns)).lastrowid

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import add
 
 from agent.messages import Message, MessageKind, text_of
 
@@ -31,9 +31,8 @@ _CJK = (
     "\uff66-\uff9f\U00020000-\U0003ffff"
 )
 _CJK_RUN = re.compile(f"[{_CJK}]+")
-_WORD = re.compile(
-    rf"[^\s!-/:-@\[-`{{-~\u00a1-\u00bf\u2000-\u206f\u3000-\u303f\uff00-\uff0f{_CJK}]+"
-)
+_WORD = re.compile(r"[^\s\x00-/:-@\[-`{-\xbf\u2000-\u206f\u3000-\u303f\uff00-\uff0f" + _CJK + "]+")
+"""What neither blanks, control characters, punctuation nor CJK part."""
 _SENTENCE_END = re.compile(r"[.!?。！？\n]+")
 
 _STOP_WORDS = frozenset(
@@ -83,7 +82,7 @@ def segmented(text: str) -> str:
 
 def _pairs(match: re.Match[str]) -> str:
     run = match[0]
-    return " ".join(["", *map("".join, pairwise(run)), run[-1], ""])
+    return f" {' '.join(map(add, run, run[1:]))} {run[-1]} "
 
 
 def query_terms(query: str) -> list[Term]:
@@ -99,7 +98,7 @@ def query_terms(query: str) -> list[Term]:
     for piece in pieces:
         if len(piece) == 1:
             terms.append(Term(f'"{piece}"*', piece))
-        terms.extend(Term(f'"{pair}"', pair) for pair in map("".join, pairwise(piece)))
+        terms.extend(Term(f'"{pair}"', pair) for pair in map(add, piece, piece[1:]))
     return list(dict.fromkeys(terms))[:_QUERY_TERMS]
 
 

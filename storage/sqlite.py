@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Concatenate
 from urllib.parse import quote
@@ -128,23 +128,21 @@ class SqliteWriting:
         self._writer = writer
         self._serving = asyncio.ensure_future(connection.run(writer.serve))
 
-    async def write(
+    def write(
         self,
         function: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
-        result: T = await self._writer.submit(function, args)
-        return result
+    ) -> Awaitable[T]:
+        return self._writer.submit(function, args)
 
-    async def write_alone(
+    def write_alone(
         self,
         function: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
-        result: T = await self._writer.submit(function, args, alone=True)
-        return result
+    ) -> Awaitable[T]:
+        return self._writer.submit(function, args, alone=True)
 
     async def close(self) -> None:
         await _whole(self._close())

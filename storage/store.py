@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from agent.mail import (
@@ -65,21 +65,21 @@ class Reading(Protocol):
 class Writing(Protocol):
     """The way to the one writer."""
 
-    async def write(
+    def write(
         self,
         function: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
+    ) -> Awaitable[T]:
         """Run this in a transaction that it may share with other calls."""
         ...
 
-    async def write_alone(
+    def write_alone(
         self,
         function: Callable[Concatenate[Transaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
-    ) -> T:
+    ) -> Awaitable[T]:
         """Run this in a transaction of its own: it takes long."""
         ...
 

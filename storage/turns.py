@@ -26,15 +26,12 @@ from storage.repair import DELIBERATE_ENDS, plan_repair
 
 _log = logging.getLogger(__name__)
 
-_FENCE = (
-    "SELECT t.state = 'running', c.tip_session_id = s.id AND s.ended_at IS NULL, s.last_seq"
-    " FROM turns t JOIN conversations c ON c.id = t.conversation_id"
-    " LEFT JOIN sessions s ON s.id = ? WHERE t.id = ?"
-)
-_COUNT_UP = "UPDATE sessions SET message_count = message_count + ?, last_seq = ? WHERE id = ?"
-_COUNT_UP_ANCHORED = (
-    "UPDATE sessions SET message_count = message_count + ?, last_seq = ?,"
-    " anchor_prompt_tokens = ?, anchor_output_tokens = ?, anchor_row_id = ? WHERE id = ?"
+_TAKE_PLACES = (
+    "UPDATE sessions SET message_count = message_count + ?1, last_seq = last_seq + ?1"
+    " WHERE id = ?2 AND ended_at IS NULL AND EXISTS ("
+    "  SELECT 1 FROM turns t JOIN conversations c ON c.id = t.conversation_id"
+    "  WHERE t.id = ?3 AND t.state = 'running' AND c.tip_session_id = ?2)"
+    " RETURNING last_seq"
 )
 _OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
@@ -125,44 +122,42 @@ def append(
     messages: Sequence[Draft],
     anchor_usage: Usage | None,
 ) -> Appended:
-    running, live, last_seq = _fence(tx, ticket, session_id)
-    if not running:
-        raise StaleTurn(ticket.turn_id)
-    if not live:
-        raise SessionEnded(session_id)
-    return Appended(tuple(_store(tx, session_id, last_seq, messages, anchor_usage)))
-
-
-def _fence(tx: Transaction, ticket: TurnTicket, session_id: str) -> tuple[bool, bool, int]:
-    found = tx.execute(_FENCE, (session_id, ticket.turn_id)).fetchone()
-    return found if found is not None else (False, False, 0)
+    return Appended(tuple(_store(tx, ticket, session_id, messages, anchor_usage)))
 
 
 def _store(
     tx: Transaction,
+    ticket: TurnTicket,
     session_id: str,
-    last_seq: int,
     messages: Sequence[Draft],
     usage: Usage | None,
 ) -> list[Row]:
+    taken = tx.execute(_TAKE_PLACES, (len(messages), session_id, ticket.turn_id)).fetchall()
+    if not taken:
+        _require_running(tx, ticket)
+        raise SessionEnded(session_id)
+    faultpoint("append.counted")
+    seq = taken[0][0] - len(messages)
     stored = []
     for draft in messages:
-        last_seq += 1
-        stored.append(rows.insert(tx, session_id, last_seq, draft))
+        seq += 1
+        stored.append(rows.insert(tx, session_id, seq, draft))
         faultpoint("append.message")
     # A usage of zero says nothing; the last real measurement is worth more.
     if stored and usage is not None and usage.prompt_tokens > 0:
         tx.execute(
-            _COUNT_UP_ANCHORED,
-            (
-                len(stored), last_seq, usage.prompt_tokens, usage.output_tokens, stored[0].id,
-                session_id,
-            ),
-        )  # fmt: skip
-    elif stored:
-        tx.execute(_COUNT_UP, (len(stored), last_seq, session_id))
-    faultpoint("append.counted")
+            "UPDATE sessions SET anchor_prompt_tokens = ?, anchor_output_tokens = ?,"
+            " anchor_row_id = ? WHERE id = ?",
+            (usage.prompt_tokens, usage.output_tokens, stored[0].id, session_id),
+        )
+        faultpoint("append.anchored")
     return stored
+
+
+def _require_running(tx: Transaction, ticket: TurnTicket) -> None:
+    query = "SELECT 1 FROM turns WHERE id = ? AND state = 'running'"
+    if tx.execute(query, (ticket.turn_id,)).fetchone() is None:
+        raise StaleTurn(ticket.turn_id)
 
 
 # --- second step --------------------------------------------------------------------------------
@@ -177,13 +172,9 @@ def finish_turn(
     anchor_usage: Usage | None,
     outbox: Sequence[OutboxDraft],
 ) -> tuple[OutboxItem, ...]:
-    running, live, last_seq = _fence(tx, ticket, session_id)
-    if not running:
-        raise StaleTurn(ticket.turn_id)
+    _require_running(tx, ticket)
     if final is not None:
-        if not live:
-            raise SessionEnded(session_id)
-        _store(tx, session_id, last_seq, (final,), anchor_usage)
+        _store(tx, ticket, session_id, (final,), anchor_usage)
         faultpoint("finish_turn.final")
     items = mailbox.owe_all(tx, outbox, ticket.conversation_id, ticket.turn_id)
     faultpoint("finish_turn.owed")

@@ -26,7 +26,7 @@ from agent.sessions import SessionPrefix, TurnOpening, session_key
 from storage.sqlite import open_store
 
 ROUNDS = 5
-_WORDS = [f"{stem}{ending}" for stem in ("deploy", "session", "gateway", "token", "context", "error",
+_WORDS = [f"{stem}{ending}" for stem in ("deploy", "session", "token", "context", "error",
           "index", "query", "channel", "config", "worker", "queue", "schedule", "cache", "result")
           for ending in ("", "s", "er")]  # fmt: skip
 _CJK = "会话压缩网关消息数据库索引查询令牌上下文摘要窗口错误重试异步超时频道处理配置工作队列"

@@ -743,8 +743,8 @@ class ArchiveContract:
 
     @pytest.mark.parametrize(
         "query",
-        ["", " ", "\x00", '"', "'", "a\"b' OR *", "NEAR(", "-", "^x", "AND", "OR OR", "{a b}:c", "\ud83d",
-         "🎉", "%", "_", "\\", "的", "what is the", "col:val", "x" * 5000, "💩" * 900, "i̇İß"],
+        ["", " ", "\x00", '"', "'", "a\"b' OR *", "NEAR(", "-", "^x", "AND", "OR OR", "{a b}:c",
+         "\ud83d", "a\x00b", "🎉", "%", "_", "\\", "的", "what is the", "col:val", "x" * 5000, "💩" * 900, "i̇İß"],
     )  # fmt: skip
     async def test_any_text_is_a_query(self, store: Store, query: str) -> None:
         await talk(store, said("party 🎉 at 100% 的"))
@@ -916,7 +916,7 @@ class TextContract:
 
 
 class StoreSuite(
-    ConversationContract, LeaseContract, TurnContract, RepairContract, SplitContract, RewriteContract,
-    MailboxContract, ArchiveContract, TextContract,
+    ConversationContract, LeaseContract, TurnContract, RepairContract, SplitContract,
+    RewriteContract, MailboxContract, ArchiveContract, TextContract,
 ):  # fmt: skip
     """The whole contract."""

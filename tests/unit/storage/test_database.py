@@ -269,7 +269,7 @@ def test_readers_can_neither_write_nor_check_point(tmp_path: Path) -> None:
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     for pragma in READER_PRAGMAS:
         reader.execute(pragma)
-    with pytest.raises(sqlite3.OperationalError, match="readonly|read"):
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader.execute("INSERT INTO t VALUES (1)")
     assert reader.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
     reader.close()

@@ -1,5 +1,7 @@
 """Owns the tests of opening, closing and damaging a real database file."""
 
+# ruff: noqa: ASYNC230, ASYNC240 - files of this test only
+
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +71,7 @@ def test_what_is_private_in_aiosqlite_is_still_there() -> None:
     """If this fails after an upgrade: `storage.sqlite.Connection` is the one place to change."""
     driver = aiosqlite.Connection(lambda: sqlite3.connect(":memory:"), iter_chunk_size=64)
     assert inspect.iscoroutinefunction(driver._execute)
-    assert list(inspect.signature(driver._execute).parameters)[0] == "fn"
+    assert next(iter(inspect.signature(driver._execute).parameters)) == "fn"
     assert isinstance(driver._thread, threading.Thread)
     assert not driver._thread.is_alive()
 

@@ -1,0 +1,214 @@
+"""Owns the child of the kill tests: dies at a named point of a store method, as told.
+
+``python -m tests.unit.storage.kill_scenarios SCENARIO FOLDER`` runs the scenario once to learn its
+points, then once for each of them in a forked child that kills itself there. One database per
+point is left behind for the parent to look at. Prints a JSON list of the points.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from agent.mail import Cursor, OutboxDraft, PartDraft
+from agent.messages import Keep
+from agent.ports import Store, Usage
+from storage import faultpoint
+from storage.sqlite import open_store
+from storage.store import SqlStore
+from tests.contract.store_suite import (
+    CHAT,
+    KEY,
+    OWNER,
+    PREFIX,
+    SUMMARY,
+    begin,
+    calling,
+    inbound,
+    result,
+    rewrite_of,
+    said,
+    split_of,
+    talk,
+    thinking,
+)
+from tests.fakes.clock import FakeClock, SequentialIds
+
+Act = Callable[[], Awaitable[object]]
+
+
+async def start_conversation(store: Store) -> Act:
+    await talk(store, said("old"))
+    return lambda: store.start_conversation(KEY, OWNER, PREFIX)
+
+
+async def begin_turn(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    ticket = await begin(store, "open call")
+    await store.append(ticket, ticket.session_id, (calling("a", "b"),))
+    await store.finish_turn(ticket, ticket.session_id, "failed")
+    return lambda: begin(store, "hello", (receipt.inbox_id,))
+
+
+async def begin_first_turn(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    return lambda: begin(store, "hello", (receipt.inbox_id,))
+
+
+async def append(store: Store) -> Act:
+    ticket = await begin(store)
+    rows = (calling("a", "b"), result("a"), result("b"))
+    return lambda: store.append(ticket, ticket.session_id, rows, anchor_usage=Usage(5, 5))
+
+
+async def finish_turn(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    ticket = await begin(store, "hello", (receipt.inbox_id,))
+    owed = (OutboxDraft(CHAT, "one"), OutboxDraft(CHAT, "two"))
+    return lambda: store.finish_turn(
+        ticket, ticket.session_id, "done", final=said("bye"), outbox=owed
+    )
+
+
+async def split(store: Store) -> Act:
+    parent = await talk(store, said("one"), thinking("two"))
+    await begin(store, "later")
+    await store.acquire_lease(parent.session.conversation_id, "me", 60)
+    request = split_of(parent, SUMMARY, Keep(parent.rows[-1].id), lease_holder="me")
+    return lambda: store.split(request)
+
+
+async def rewrite(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"), said("three"))
+    keep = [Keep(row.id) for row in loaded.rows]
+    request = rewrite_of(
+        loaded, keep[0], SUMMARY, *keep[2:], compression=loaded.session.compression, manifest={}
+    )
+    return lambda: store.rewrite(request)
+
+
+async def load(store: Store) -> Act:
+    ticket = await begin(store)
+    await store.append(
+        ticket, ticket.session_id, (calling("a"), said("x"), result("a"), thinking("y"))
+    )
+    return lambda: store.load(ticket.session_id)
+
+
+async def load_open_end(store: Store) -> Act:
+    ticket = await begin(store)
+    await store.append(ticket, ticket.session_id, (calling("a", "b"),))
+    return lambda: store.load(ticket.session_id)
+
+
+async def recover_turns(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    await begin(store, "boom", (receipt.inbox_id,))
+    await begin(store, "other", session_key=json.dumps(["console", "1", "c", None, None]))
+    return lambda: store.recover_turns(crash_limit=1)
+
+
+async def resume_turn(store: Store) -> Act:
+    ticket = await begin(store)
+    await store.append(ticket, ticket.session_id, (calling("a"),))
+    await store.recover_turns()
+    return lambda: store.resume_turn(ticket)
+
+
+async def accept(store: Store) -> Act:
+    return lambda: store.accept(inbound(1), Cursor("telegram", "7", "111", "1"))
+
+
+async def answer_inbox(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    return lambda: store.answer_inbox((receipt.inbox_id,), (OutboxDraft(CHAT, "ok", "command"),))
+
+
+async def plan_parts(store: Store) -> Act:
+    item = await store.owe(OutboxDraft(CHAT, "long"))
+    return lambda: store.plan_parts(item.id, [PartDraft({"n": n}) for n in range(3)])
+
+
+async def mark_part(store: Store) -> Act:
+    item = await store.owe(OutboxDraft(CHAT, "x"))
+    (part,) = await store.plan_parts(item.id, [PartDraft({})])
+    return lambda: store.mark_part(part.id, "sent", platform_message_id="9")
+
+
+async def fail_outbox(store: Store) -> Act:
+    item = await store.owe(OutboxDraft(CHAT, "x"))
+    await store.plan_parts(item.id, [PartDraft({}), PartDraft({})])
+    return lambda: store.fail_outbox(item.id, "gone")
+
+
+async def rebuild_search_index(store: Store) -> Act:
+    assert isinstance(store, SqlStore)
+    await talk(store, said("one"), said("two"))
+    return store.rebuild_search_index
+
+
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (
+        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split, rewrite, load,
+        load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
+        fail_outbox, rebuild_search_index,
+    )
+}  # fmt: skip
+
+
+def content_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Everything that the database says, comparable: all tables but the index's own."""
+    db = sqlite3.connect(path)
+    try:
+        names = db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+            " AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'message_index%'"
+        ).fetchall()
+        return {
+            name: db.execute(f"SELECT * FROM {name} ORDER BY 1").fetchall() for (name,) in names
+        }
+    finally:
+        db.close()
+
+
+async def _run(path: Path, scenario: str, hook: Callable[[str], None] | None) -> None:
+    store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+    act = await SCENARIOS[scenario](store)
+    if hook is not None:
+        faultpoint.install(hook)
+        await act()
+        faultpoint.install(None)
+    await store.close()
+
+
+def main(scenario: str, folder: Path) -> None:
+    points: list[str] = []
+    asyncio.run(_run(folder / "old.db", scenario, None))
+    asyncio.run(_run(folder / "new.db", scenario, points.append))
+    for stop_at in range(len(points)):
+        child = os.fork()
+        if child == 0:
+            seen = 0
+
+            def hook(_: str, stop_at: int = stop_at) -> None:
+                nonlocal seen
+                if seen == stop_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                seen += 1
+
+            asyncio.run(_run(folder / f"{stop_at}.db", scenario, hook))
+            os._exit(1)  # never got there
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), (scenario, points[stop_at], status)
+    print(json.dumps(points))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
