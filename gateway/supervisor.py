@@ -43,11 +43,14 @@ class Supervisor:
         intake: Intake,
         clock: Clock,
         *,
+        on_running: Callable[[str], None] = lambda name: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        """``on_running`` is told the name of a platform each time it works (again)."""
         self._platforms = list(platforms)
         self._intake = intake
         self._clock = clock
+        self._on_running = on_running
         self._jitter = jitter
         self._status = {p.name: PlatformStatus(PlatformState.STARTING) for p in platforms}
         self._changed = asyncio.Event()
@@ -121,3 +124,5 @@ class Supervisor:
             extra={"platform": name, "state": state.value, "reason": reason},
         )
         self._changed.set()
+        if state is PlatformState.RUNNING:
+            self._on_running(name)

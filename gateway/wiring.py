@@ -31,6 +31,7 @@ from agent.sessions import SessionPrefix, session_key
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
+from gateway import texts
 from gateway.commands import CommandHost
 from gateway.compactors import CompactorCache
 from gateway.config.environment import Home, Secrets, local_zone
@@ -108,7 +109,9 @@ async def build_daemon(
     clock, ids = SystemClock(), RandomIds()
     model = build_model(config, around.secrets, clock)
     check_platforms(config, around)
-    opened = await open_store(around.home.database, clock=clock, ids=ids)
+    opened = await open_store(
+        around.home.database, clock=clock, ids=ids, set_aside_notice=texts.SET_ASIDE
+    )
     store: Store = decorate_store(opened) if decorate_store else opened
     try:
         platforms = await build_platforms(config, around, clock, store)
@@ -195,7 +198,7 @@ def assemble(
         ),
     )
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
-    supervisor = Supervisor(supervised, intake, clock)
+    supervisor = Supervisor(supervised, intake, clock, on_running=delivery.nudge)
     report.watch(supervisor)
     report.say_at_start(policies)
     return Daemon(

@@ -37,9 +37,17 @@ class Scripted:
             await outcome.wait()
 
 
-def supervise(clock: FakeClock, *platforms: Scripted) -> Supervisor:
+def supervise(
+    clock: FakeClock, *platforms: Scripted, on_running: Callable[[str], None] = lambda name: None
+) -> Supervisor:
     listed: Sequence[Platform] = platforms  # type: ignore[assignment]
-    return Supervisor(listed, None, clock, jitter=lambda: 0.5)  # type: ignore[arg-type]
+    return Supervisor(
+        listed,
+        None,  # type: ignore[arg-type]
+        clock,
+        on_running=on_running,
+        jitter=lambda: 0.5,
+    )
 
 
 async def settled(condition: Callable[[], bool]) -> None:
@@ -106,3 +114,15 @@ async def test_a_crash_is_logged_and_retried(
 
 async def test_ends_when_every_platform_has_ended(clock: FakeClock) -> None:
     await supervise(clock, Scripted("console", None)).run()
+
+
+async def test_who_has_something_to_send_hears_that_a_platform_works(clock: FakeClock) -> None:
+    heard: list[str] = []
+    flaky = Scripted("flaky", PlatformUnavailable("no route"))
+    task = asyncio.ensure_future(supervise(clock, flaky, on_running=heard.append).run())
+    await settled(lambda: clock.next_wake_seconds is not None)
+    assert heard == []
+    await clock.advance(2)
+    assert heard == ["flaky"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
