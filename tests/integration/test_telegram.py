@@ -236,6 +236,17 @@ async def test_running_only_after_an_answered_poll(
     assert telegram.bot_id == str(server.state.bot_id)
 
 
+async def test_a_quiet_bot_is_running_without_waiting_for_a_first_message(
+    server: TelegramServer,
+) -> None:
+    platform = TelegramPlatform(settings(server, poll_timeout_seconds=600), HurriedClock())
+    async with running(platform, RecordingIntake()) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+        await server.wait_polling()
+    await platform.close()
+    assert [call.params["timeout"] for call in server.calls_of("getUpdates")] == ["0", "600"]
+
+
 async def test_a_conflict_degrades_and_five_in_a_row_are_given_to_the_supervisor(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:

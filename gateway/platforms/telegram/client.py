@@ -81,6 +81,7 @@ class TelegramClient:
         self._poll_timeout_seconds = settings.poll_timeout_seconds
         self._request_seconds = settings.connect_timeout_seconds + 2 * settings.send_timeout_seconds
         self._batches: list[Sequence[Any]] = []
+        self._proven = False
         self._polling = _request(
             settings,
             connections=1,
@@ -101,6 +102,7 @@ class TelegramClient:
 
     async def renew_polling(self) -> None:
         """A fresh connection pool: a cancelled or stuck poll may have left the old one unusable."""
+        self._proven = False
         await self._polling.shutdown()
         await self._polling.initialize()
 
@@ -135,7 +137,11 @@ class TelegramClient:
         return Me(user.id, user.username or "", last_sent)
 
     async def updates(self, offset: int | None) -> Sequence[Any]:
-        """One long poll (`polling.Fetch`)."""
+        """One long poll (`polling.Fetch`).
+
+        The first one, and the first one after a failure, does not wait for updates: on a quiet day
+        it would take the whole poll to learn that everything works.
+        """
         from telegram.error import (  # noqa: PLC0415 - see __init__
             Conflict,
             InvalidToken,
@@ -143,10 +149,11 @@ class TelegramClient:
         )
 
         self._batches.clear()
+        wait_seconds, self._proven = (self._poll_timeout_seconds if self._proven else 0), False
         try:
             await self._bot.get_updates(
                 offset=offset,
-                timeout=self._poll_timeout_seconds,
+                timeout=wait_seconds,
                 allowed_updates=["message"],
             )
         except Conflict as exc:
@@ -157,8 +164,9 @@ class TelegramClient:
             # May be a passing fault of a proxy: a new start asks who we are, and decides.
             raise PlatformUnavailable("telegram refused the token during a poll") from None
         except TelegramError as exc:
-            wait_seconds = getattr(exc, "retry_after_seconds", 0.0)
-            raise PollFailed(self._clean(exc), wait_seconds) from self._cause(exc)
+            asked_seconds = getattr(exc, "retry_after_seconds", 0.0)
+            raise PollFailed(self._clean(exc), asked_seconds) from self._cause(exc)
+        self._proven = True
         return self._batches.pop() if self._batches else []
 
     async def _drop_webhook(self) -> None:
