@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tests.acceptance.harness import REPEAT_MARK, Chat, Database
+from gateway.texts import POSSIBLE_REPEAT as REPEAT_MARK
+from tests.acceptance.harness import Chat, Database
 from tests.fakes.anthropic_server import Answer, MessageRequest, tool_use
 from tests.fakes.anthropic_server import text as text_block
 

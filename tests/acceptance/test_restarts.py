@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from gateway.texts import POSSIBLE_REPEAT
 from tests.acceptance.harness import (
     OTHER_DISCORD_USER,
     OTHER_TELEGRAM_USER,
@@ -53,7 +54,7 @@ async def test_owed_replies_go_first(world: World) -> None:
     daemon = await world.run()
     for chat in (telegram, discord):
         shown = await answered(chat, "reply to: fourth", daemon)
-        plain = [text.removeprefix("(Possibly a repeat)").strip() for text in shown]
+        plain = [text.removeprefix(POSSIBLE_REPEAT).strip() for text in shown]
         assert plain == [f"reply to: {w}" for w in ("zero", "first", "second", "third", "fourth")]
     await eventually(lambda: world.database().unsettled() == {}, 10.0, "everything settled")
     check_invariants(world.database().path)
