@@ -201,7 +201,11 @@ class Asker:
             total.cache_read_tokens + usage.cache_read_tokens,
             total.cache_write_tokens + usage.cache_write_tokens,
         )
-        self._history.replace(await self._compactor.note_usage(self._history.loaded, usage))
+        self._history.replace(
+            await self._compactor.note_usage(
+                self._history.loaded, usage, notify=self._observer.on_notice
+            )
+        )
 
     def _request(self, continues_pause: bool) -> ModelRequest:
         prefix = self._history.loaded.session.prefix

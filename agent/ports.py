@@ -278,10 +278,17 @@ class Compactor(Protocol):
         """
         ...
 
-    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+    async def note_usage(
+        self,
+        loaded: LoadedSession,
+        usage: Usage,
+        *,
+        notify: Callable[[str], None] | None = None,
+    ) -> LoadedSession:
         """Take in a real prompt size (anti-thrash, pressure); gives back the session as it is now.
 
-        Called for every response, before its message is stored.
+        Called for every response, before its message is stored. ``notify`` gets the pressure
+        warning, when there is one to give.
         """
         ...
 

@@ -92,7 +92,6 @@ class SessionCompactor:
         settings: CompactionSettings | None = None,
         *,
         threads: DaemonThreads | None = None,
-        notify: Notify | None = None,
         fallback: ContextCompressor | None = None,
     ) -> None:
         """Take the parts of one conversation.
@@ -104,7 +103,6 @@ class SessionCompactor:
             ids: Names of leases.
             settings: How to compact.
             threads: Where engines run; shared by all conversations.
-            notify: Takes notices of the pressure warning to the user.
             fallback: Steps in for a third-party engine, only after a proven overflow.
         """
         self._engine = engine
@@ -115,7 +113,6 @@ class SessionCompactor:
         self._clock = clock
         self._ids = ids
         self._settings = settings or CompactionSettings()
-        self._notify = notify
         self._fallback = fallback
         self._states: tuple[str, CompressionState] | None = None
         self._prefix: tuple[SessionPrefix, int] | None = None
@@ -211,7 +208,7 @@ class SessionCompactor:
                 adopted = await self._store.load(tip.id)
                 return CompactionResult("not_needed", adopted, before, before, "done by another")
             return await self._compact(
-                loaded, trigger, before, focus, overflow_proven, notify or self._notify, holder
+                loaded, trigger, before, focus, overflow_proven, notify, holder
             )
         finally:
             await self._store.release_lease(conversation_id, holder)
@@ -455,7 +452,9 @@ class SessionCompactor:
 
     # --- what comes back ------------------------------------------------------------------------
 
-    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+    async def note_usage(
+        self, loaded: LoadedSession, usage: Usage, *, notify: Notify | None = None
+    ) -> LoadedSession:
         loaded = self._current(loaded)
         figures = usage_dict(usage)
         state = self._state(loaded)
@@ -470,20 +469,18 @@ class SessionCompactor:
                 state, prompt, self.threshold_tokens, self._clock.now()
             )
             if tell:
-                self._warn(prompt)
+                self._warn(prompt, notify)
         return await self._remember(loaded, state)
 
-    def _warn(self, prompt_tokens: int) -> None:
+    def _warn(self, prompt_tokens: int, notify: Notify | None) -> None:
         threshold, window = self.threshold_tokens, self._engine.context_length
         log.warning(
             "context pressure",
             extra={"prompt_tokens": prompt_tokens, "threshold_tokens": threshold},
         )
-        if self._notify is not None:
+        if notify is not None:
             automatic = self._settings.enabled
-            self._notify(
-                pressure.pressure_text(prompt_tokens, threshold, window, automatic=automatic)
-            )
+            notify(pressure.pressure_text(prompt_tokens, threshold, window, automatic=automatic))
 
     def note_limit(self, limit_tokens: int) -> None:
         current = self._lowered_window or self._engine.context_length

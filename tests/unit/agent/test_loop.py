@@ -139,7 +139,9 @@ class FakeCompactor:
         assert change.applied
         return CompactionResult("compressed", await self.store.load(change.tip.id))
 
-    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+    async def note_usage(
+        self, loaded: LoadedSession, usage: Usage, *, notify: object = None
+    ) -> LoadedSession:
         self.usages.append(usage)
         return loaded
 

@@ -128,7 +128,9 @@ class FakeCompactor:
             reason=self.reason,
         )
 
-    async def note_usage(self, loaded: LoadedSession, usage: Usage) -> LoadedSession:
+    async def note_usage(
+        self, loaded: LoadedSession, usage: Usage, *, notify: object = None
+    ) -> LoadedSession:
         return loaded
 
     def note_limit(self, limit_tokens: int) -> None:
