@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_SECONDS = 120.0
 MIN_OUTPUT_TOKENS = 1024
-INPUT_SHARE = 0.75
-"""Of what the window leaves, this much is filled: the estimate may be wrong."""
+INPUT_SHARE = 0.97
+"""Of what the window leaves, this much is filled. Where the estimate was too low the provider says
+so at once, and it is tried again with less: cheaper than always paying for one more part."""
 OVERFLOW_RETRIES = 2
 _FRAME_TOKENS = 200
 
@@ -106,13 +107,16 @@ class Summariser:
         output = self._output_tokens(material.budget_tokens, window_tokens)
         fixed = (
             estimate_tokens_rough(system_text())
-            + max(estimate_tokens_rough(material.previous), material.budget_tokens)
+            + estimate_tokens_rough(material.previous)
             + estimate_tokens_rough(material.memory)
             + _FRAME_TOKENS
         )
         limit = int((window_tokens - output) * INPUT_SHARE) - fixed
+        parts = in_parts(messages, limit)
+        if len(parts) > 1:  # from the second one on, the summary so far takes room
+            parts = in_parts(messages, limit - material.budget_tokens)
         body, calls = material.previous, 0
-        for transcript in in_parts(messages, limit):
+        for transcript in parts:
             body = self._ask(transcript, replace(material, previous=body), model, output)
             calls += 1
         return Summary(body, calls)
