@@ -61,7 +61,6 @@ class Bench:
             self.ids,
             self.settings,
             threads=THREADS,
-            notify=self.notices.append,
             **options,
         )
 
@@ -192,8 +191,10 @@ async def test_a_lowered_window_moves_the_trigger(clock: FakeClock) -> None:
 async def test_pressure_is_told_to_the_user_and_not_to_the_model(clock: FakeClock) -> None:
     bench = Bench(clock)
     loaded = await bench.say("x", "y")
-    loaded = await bench.compactor.note_usage(loaded, Usage(input_tokens=8_600))
-    await bench.compactor.note_usage(loaded, Usage(input_tokens=8_700))
+    for tokens in (8_600, 8_700):
+        loaded = await bench.compactor.note_usage(
+            loaded, Usage(input_tokens=tokens), notify=bench.notices.append
+        )
     assert len(bench.notices) == 1
     assert "8,600/10,000" in bench.notices[0]
     stored = await bench.store.load(loaded.session.id)
@@ -395,6 +396,28 @@ async def test_hygiene_pays_once_and_is_silent(clock: FakeClock) -> None:
     assert len(bench.model.asked) == 1
     assert said == []
     assert sum(row.tokens for row in loaded.rows) < 0.85 * WINDOW
+
+
+async def test_three_messages_on_a_nearly_full_window_pay_for_one_summary(
+    clock: FakeClock,
+) -> None:
+    bench = Bench(clock)
+    bench.engine = ContextCompressor(
+        "m", config_context_length=200_000, side_model=bench.model, clock=clock, max_tokens=8192
+    )
+    for k in range(278):
+        anchor = Usage(30, 500, 178_000, 1_970) if k == 277 else None
+        loaded = await bench.say(f"question {k} " + "q" * 1250, f"answer {k} " + "a" * 1250, anchor)
+    for k in range(3):
+        result = await maybe_compress_session(
+            loaded, engine=bench.engine, store=bench.store, clock=clock, notify=None
+        )
+        if k == 0:
+            assert result.tokens_before >= 180_000
+        loaded = await bench.say("and now?", "this", Usage(60_000))
+        await clock.advance(60)
+    assert len(bench.model.asked) == 1
+    assert sum(row.tokens for row in loaded.rows) < 170_000
 
 
 async def test_hygiene_aborts_with_a_reason_once_and_the_turn_goes_on(clock: FakeClock) -> None:
