@@ -25,6 +25,7 @@ Columns = tuple[
 
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_from_json = json.JSONDecoder().decode
 _to_ascii_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
@@ -54,7 +55,7 @@ def _cleaned_json(value: Any) -> tuple[Any, str]:
     """The value with clean strings, and its JSON."""
     text = _to_json(value)
     cleaned = clean(text)
-    return (value, text) if cleaned is text else (json.loads(cleaned), cleaned)
+    return (value, text) if cleaned is text else (_from_json(cleaned), cleaned)
 
 
 def encode(draft: Draft) -> tuple[Columns, Message, Content]:
@@ -101,23 +102,23 @@ def decode_row(columns: tuple[Any, ...]) -> Row:
     ) = columns  # fmt: skip
     message: Message = {
         "role": role,
-        "content": json.loads(content) if content_is_json else content,
+        "content": _from_json(content) if content_is_json else content,
     }
     if calls is not None:
-        message["tool_calls"] = json.loads(calls)
+        message["tool_calls"] = _from_json(calls)
     if call_id is not None:
         message["tool_call_id"] = call_id
     if name is not None:
         message["name"] = name
     if blocks is not None:
-        message["anthropic_content_blocks"] = json.loads(blocks)
+        message["anthropic_content_blocks"] = _from_json(blocks)
     return Row(
         row_id,
         session_id,
         seq,
         message,
         created_at,
-        json.loads(wire) if wire_is_json else wire,
+        _from_json(wire) if wire_is_json else wire,
         kind,
         origin_id,
         tokens,

@@ -78,6 +78,15 @@ def outage(error: BaseException) -> StoreUnavailable:
     return StoreUnavailable(f"the database can not be written: {error}")
 
 
+def _for_caller(error: Exception) -> Exception:
+    """The error as the port names it; a bug stays what it is."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    refused = StoreError(f"the database refused this: {error}")
+    refused.__cause__ = error
+    return refused
+
+
 class Transaction:
     """What a write sees: statements, the time of the call, ids, and the index of what it stores."""
 
@@ -259,7 +268,7 @@ class Writer:
                     raise
                 if connection.total_changes != changes:
                     raise _MustUndo from exc
-                call.error = exc
+                call.error = _for_caller(exc)
 
     def _run_with_savepoint(self, tx: Transaction, call: Call) -> None:
         tx.now = call.now
@@ -271,7 +280,7 @@ class Writer:
         except Exception as exc:
             if is_outage(exc):
                 raise
-            call.error = exc
+            call.error = _for_caller(exc)
             tx.execute("ROLLBACK TO one_call")
             tx.forget_index(texts)
         tx.execute("RELEASE one_call")

@@ -215,12 +215,14 @@ class MemoryStore:
     def _load(self, segment: _Segment) -> LoadedSession:
         repair = plan_repair(segment.rows)
         if repair is not None and segment.session.ended_at is not None:
-            return LoadedSession(segment.session, repaired_in_memory(segment.rows, repair))
+            return LoadedSession(
+                segment.session, tuple(_own(repaired_in_memory(segment.rows, repair)))
+            )
         if repair is not None and repair.is_append:
             self._append(segment, repair.stubs)
         elif repair is not None:
             self._replace_list(segment, repair.entries)
-        return LoadedSession(segment.session, tuple(segment.rows))
+        return LoadedSession(segment.session, tuple(_own(segment.rows)))
 
     async def split(self, request: SplitRequest) -> ChangeResult:
         parent = self._segment(request.parent_id)
@@ -412,7 +414,7 @@ class MemoryStore:
         anchor_usage: Usage | None = None,
     ) -> Appended:
         self._running(ticket)
-        return Appended(tuple(self._append_live(ticket, session_id, messages, anchor_usage)))
+        return Appended(tuple(_own(self._append_live(ticket, session_id, messages, anchor_usage))))
 
     def _running(self, ticket: TurnTicket) -> _Turn:
         turn = self._turns.get(ticket.turn_id)
@@ -676,12 +678,22 @@ class MemoryStore:
         segment = self._segments.get(session_id)
         if segment is None:
             return []
-        return sorted([*segment.rows, *segment.replaced], key=lambda row: row.id)
+        return _own(sorted([*segment.rows, *segment.replaced], key=lambda row: row.id))
 
     # life
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+def _own(rows: Iterable[Row]) -> list[Row]:
+    """Rows that the caller may do anything with."""
+    return [
+        replace(
+            row, message=copy.deepcopy(row.message), wire_content=copy.deepcopy(row.wire_content)
+        )
+        for row in rows
+    ]
 
 
 def _end_of_list(rows: Sequence[Row]) -> Sequence[Row]:

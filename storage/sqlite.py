@@ -205,6 +205,7 @@ async def open_store(
         StoreUnavailable: the file can not be opened, or is no database.
     """
     opened: list[Connection] = []
+    _make_private(path)
     try:
         writing = await Connection.open(_uri(path, "rwc"), WRITER_PRAGMAS)
         opened.append(writing)
@@ -253,6 +254,19 @@ async def _migrated(connection: Connection, now: float) -> None:
         raise outage(exc) from exc
     if applied:
         _log.info("database migrated", extra={"files": applied})
+
+
+def _make_private(path: Path | str) -> None:
+    """Conversations are for their owner only; SQLite's side files follow the file's mode.
+
+    Only ever makes a file: opening and closing a live one would drop SQLite's locks on it.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return
+    except OSError as exc:
+        raise StoreUnavailable(f"the database can not be made: {exc}") from exc
 
 
 def _same_file(path: Path | str) -> Callable[[], bool]:

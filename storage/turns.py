@@ -264,7 +264,9 @@ def address_of_key(session_key: str) -> Address | None:
     """Where a session key's chat is, for a turn that no message began."""
     try:
         platform, bot_id, chat_id, thread_id, _ = json.loads(session_key)
-    except ValueError:
+    except (ValueError, TypeError):
+        return None
+    if not all(isinstance(name, str) for name in (platform, bot_id, chat_id)):
         return None
     return Address(platform, bot_id, chat_id, thread_id)
 

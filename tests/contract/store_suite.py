@@ -744,7 +744,8 @@ class ArchiveContract:
     @pytest.mark.parametrize(
         "query",
         ["", " ", "\x00", '"', "'", "a\"b' OR *", "NEAR(", "-", "^x", "AND", "OR OR", "{a b}:c",
-         "\ud83d", "a\x00b", "🎉", "%", "_", "\\", "的", "what is the", "col:val", "x" * 5000, "💩" * 900, "i̇İß"],
+         "\ud83d", "a\x00b", "🎉", "%", "_", "\\", "的", "what is the", "col:val",
+         "x" * 5000, "💩" * 900, "i̇İß"],
     )  # fmt: skip
     async def test_any_text_is_a_query(self, store: Store, query: str) -> None:
         await talk(store, said("party 🎉 at 100% 的"))
@@ -889,8 +890,12 @@ class TextContract:
         draft = calling("a")
         loaded = await talk(store, draft, result("a"))
         draft.message["tool_calls"][0]["function"]["arguments"] = "changed"
+        loaded.rows[1].message["tool_calls"][0]["function"]["name"] = "changed"
+        (await store.all_rows(loaded.session.id))[0].message["content"] = "changed"
         again = await store.load(loaded.session.id)
-        assert again.rows[1].message["tool_calls"][0]["function"]["arguments"] == "{}"
+        assert again.rows[0].message["content"] == "hello"
+        function = again.rows[1].message["tool_calls"][0]["function"]
+        assert function == {"name": "clock", "arguments": "{}"}
 
     async def test_private_keys_are_not_stored(self, store: Store) -> None:
         message: Message = {

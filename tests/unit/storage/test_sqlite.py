@@ -9,6 +9,7 @@ import gc
 import inspect
 import logging
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import aiosqlite
 import pytest
 
 from agent.errors import DatabaseTooNew, StoreError, StoreUnavailable
-from agent.messages import Keep
+from agent.messages import Draft, Keep
 from agent.sessions import SearchScope
 from storage import migrate
 from storage.sqlite import Connection, open_archive, open_store
@@ -459,3 +460,47 @@ async def test_a_connection_runs_things_on_its_own_thread(path: Path) -> None:
     await connection.close()
     with pytest.raises(StoreUnavailable):
         await connection.run(lambda _: 1)
+
+
+async def test_a_killed_process_leaves_a_log_that_the_archive_reads(path: Path) -> None:
+    program = f"""
+import asyncio, os, signal
+from agent.clock import RandomIds, SystemClock
+from storage.sqlite import open_store
+from tests.contract.store_suite import said, talk
+async def main():
+    store = await open_store({str(path)!r}, clock=SystemClock(), ids=RandomIds())
+    await talk(store, said("swordfish"))
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    root = Path(__file__).parents[3]
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=root)
+    assert await asyncio.wait_for(done.wait(), 30) == -signal.SIGKILL
+    archive = await open_archive(path)
+    try:
+        assert len(await archive.search("swordfish", SearchScope())) == 1
+    finally:
+        await archive.close()
+    check_invariants(path)
+
+
+async def test_the_file_is_its_owners_only(path: Path, store: SqlStore) -> None:
+    await talk(store, said("x"))
+    for file in (path, path.with_name("state.db-wal"), path.with_name("state.db-shm")):
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+async def test_what_the_schema_refuses_is_an_error_of_ours(store: SqlStore) -> None:
+    ticket = await begin(store)
+    wrong = Draft({"role": "narrator", "content": "x"})  # type: ignore[typeddict-item]
+    with pytest.raises(StoreError, match="CHECK"):
+        await store.append(ticket, ticket.session_id, (said("before"), wrong))
+    assert len((await store.load(ticket.session_id)).rows) == 1
+
+
+async def test_a_key_that_names_no_chat_owes_nothing(store: SqlStore) -> None:
+    for key in ("plain", "5", '["a"]', "[1, 2, null, null, null]"):
+        await begin(store, session_key=key)
+    assert await store.recover_turns(crash_limit=1) == []
+    assert await store.owed() == []
