@@ -43,6 +43,7 @@ class LoopSideModel:
             max_tokens=max_tokens,
             # Naming the main model would switch its fallbacks off.
             model=None if model == self._model.name else model,
+            side_task=True,
         )
         answer = self._model.respond(request)
         try:

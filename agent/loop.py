@@ -38,6 +38,7 @@ from agent.verdicts import (
     judge,
     note_to_model,
     notice,
+    thought_answer,
 )
 
 MAX_CUT_RETRIES = 2
@@ -196,7 +197,10 @@ class _Turn:
                 self._empties += 1
                 self._asker.take_back()
             case Verdict.EMPTY:
-                return self._give(NOTHING)
+                thought = thought_answer(response.message)
+                if thought is None:
+                    return self._give(NOTHING)
+                return self._result(thought, response.usage)
             case Verdict.REFUSED:
                 return self._give(REFUSED)
             case Verdict.CUT_TEXT:

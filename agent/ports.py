@@ -99,6 +99,8 @@ class ModelRequest:
     """Another model of the same provider; None: the configured one."""
     continues_pause: bool = False
     """The list ends with an assistant message that a ``pause_turn`` interrupted."""
+    side_task: bool = False
+    """Not the conversation itself: asked without the thinking that is configured for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,20 +68,21 @@ def judge(response: ModelResponse) -> Verdict:
         case "model_context_window_exceeded":
             return Verdict.WINDOW_FULL
         case _:
-            return Verdict.ANSWER if says or thinking_text(message) else Verdict.EMPTY
+            return Verdict.ANSWER if says else Verdict.EMPTY
 
 
 def final_answer(message: Message) -> Draft:
-    """The message that ends a turn: without calls, which nobody will run.
-
-    A text that arrived as thinking (some models do that) is taken as the text.
-    """
+    """The message that ends a turn: without calls, which nobody will run."""
     text = text_of(message["content"])
-    if not text.strip():
-        return Draft({"role": "assistant", "content": thinking_text(message)})
     if message.get("tool_calls"):
         return Draft({"role": "assistant", "content": text})
     return Draft(message)
+
+
+def thought_answer(message: Message) -> Draft | None:
+    """What a model put into its thinking in place of an answer (some do); None: nothing at all."""
+    text = thinking_text(message)
+    return Draft({"role": "assistant", "content": text}) if text else None
 
 
 def cut_answer(message: Message) -> Draft:

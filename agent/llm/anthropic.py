@@ -88,7 +88,8 @@ class AnthropicModel:
         body = build_body(request, request.model or self._name)
         if self._max_output_tokens is not None and request.model is None:
             body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
-        self._add_thinking(body)
+        if not request.side_task:
+            self._add_thinking(body)
         try:
             async with (
                 self._request(self._answer_deadline_seconds) as client,

@@ -7,8 +7,9 @@ that grew maps to the same beginning.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ ERROR_PREFIX = "[error]"
 INTERRUPTED_PREFIX = "[interrupted"
 """So begins what the store puts in place of a result that a crash swallowed."""
 NO_RESULT = f"{INTERRUPTED_PREFIX}, outcome unknown]"
+
+log = logging.getLogger(__name__)
 
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ERRORS = (ERROR_PREFIX, INTERRUPTED_PREFIX)
@@ -91,7 +94,7 @@ def map_messages(messages: Sequence[Message], *, continues_pause: bool = False) 
                     at += 1
                 turns.answer(message, messages[first_result:at])
             case "tool":
-                continue  # answers no call that stands directly before it
+                turns.repairs["result without call"] += 1
             case _:
                 turns.add("user", _user_blocks(message))
     return turns.finish(continues_pause)
@@ -103,6 +106,8 @@ class _Turns:
     def __init__(self) -> None:
         self._turns: list[Body] = []
         self._ids: set[str] = set()
+        self.repairs: Counter[str] = Counter()
+        """What was wrong with the list; the store repairs its own, so normally nothing."""
 
     def add(self, role: str, blocks: list[Block]) -> None:
         if not blocks:
@@ -130,7 +135,11 @@ class _Turns:
         if only_thinking(blocks):
             return
         self.add("assistant", blocks)
-        self.add("user", _result_blocks(called, ids, results))
+        blocks, matched = _result_blocks(called, ids, results)
+        self.repairs["call without result"] += len(ids) - matched
+        self.repairs["result without call"] += len(results) - matched
+        self.repairs["call id"] += ids != called
+        self.add("user", blocks)
 
     def finish(self, continues_pause: bool) -> list[Body]:
         turns = self._turns
@@ -139,8 +148,12 @@ class _Turns:
         first = turns[0]
         if first["role"] == "assistant" and not is_compaction(first["content"]):
             turns.insert(0, {"role": "user", "content": [_text(OPENING)]})
+            self.repairs["first turn"] += 1
         if turns[-1]["role"] == "assistant" and not continues_pause:
             self.add("user", [_text(GO_ON)])
+            self.repairs["last turn"] += 1
+        if found := +self.repairs:
+            log.warning("Request repaired", extra={"repairs": dict(found)})
         images.limit_images([t["content"] for t in turns if t["role"] == "user"])
         return turns
 
@@ -178,8 +191,11 @@ def _content_blocks(content: object) -> list[Block]:
 
 def _result_blocks(
     called: Sequence[str], ids: Sequence[str], results: Sequence[Message]
-) -> list[Block]:
-    """One result for each call: those that are there in their order, then the missing ones."""
+) -> tuple[list[Block], int]:
+    """One result for each call: those that are there in their order, then the missing ones.
+
+    And how many were there.
+    """
     waiting: dict[str, deque[str]] = {}
     for call_id, wire_id in zip(called, ids, strict=True):
         waiting.setdefault(call_id, deque()).append(wire_id)
@@ -188,15 +204,16 @@ def _result_blocks(
         queue = waiting.get(result.get("tool_call_id", ""))
         if queue:
             blocks.append(_result_block(queue.popleft(), result))
-    if len(blocks) == len(ids):
-        return blocks
+    matched = len(blocks)
+    if matched == len(ids):
+        return blocks, matched
     answered = {b["tool_use_id"] for b in blocks}
     blocks.extend(
         _result_block(wire_id, {"role": "tool", "content": NO_RESULT})
         for wire_id in ids
         if wire_id not in answered
     )
-    return blocks
+    return blocks, matched
 
 
 def _result_block(wire_id: str, result: Message) -> Block:

@@ -50,6 +50,7 @@ async def test_no_tools_no_marks_and_only_the_own_system_text() -> None:
     model = ScriptedModel("x")
     await side(lambda: complete(LoopSideModel(model, loop), system="[posthouse:summary] do"))
     body = model.bodies[0]
+    assert model.requests[0].side_task
     assert "tools" not in body
     assert "cache_control" not in repr(body)
     assert body["system"] == [{"type": "text", "text": "[posthouse:summary] do"}]

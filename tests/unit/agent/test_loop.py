@@ -377,6 +377,19 @@ async def test_a_turn_that_is_over_writes_nothing_more(rig: Rig) -> None:
     assert rig.tool.ran == []
 
 
+async def test_a_turn_that_ends_while_tools_run_is_said_plainly(rig: Rig) -> None:
+    rig.tool.gates["slow"] = asyncio.Event()
+    blocks = [call("echo", {"say": s}) for s in ("slow", "quick", "slow")]
+    running = asyncio.ensure_future(rig.run(ScriptedModel(answer("", *blocks))))
+    await rig.tool.finished("quick")
+    assert rig.ticket is not None
+    await rig.store.finish_turn(rig.ticket, rig.ticket.session_id, "stopped")
+    rig.tool.gates["slow"].set()
+    with pytest.raises(StaleTurn):
+        await running
+    assert rig.tool.running == 0
+
+
 async def test_a_tip_that_moved_is_said(rig: Rig) -> None:
     ticket = await rig.begin()
     loaded = await rig.store.load(ticket.session_id)
@@ -417,7 +430,8 @@ async def test_an_empty_answer_is_asked_for_once_more(rig: Rig) -> None:
 
 
 async def test_an_answer_that_came_as_thinking_reaches_the_user(rig: Rig) -> None:
-    result = await rig.run(ScriptedModel(answer("", thought("It is 42."))))
+    said = [answer("", thought("hm")), answer("", thought("It is 42."))]
+    result = await rig.run(ScriptedModel(*said))
     assert result.text == "It is 42."
     assert "anthropic_content_blocks" not in result.final.message
 

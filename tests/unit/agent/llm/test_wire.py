@@ -6,6 +6,8 @@ import base64
 import struct
 from typing import Any
 
+import pytest
+
 from agent.llm import images
 from agent.llm.answers import message_of, visible_text
 from agent.llm.validator import validate
@@ -62,6 +64,19 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_goes() -> 
         "is_error": True,
     }
     assert [b["type"] for b in turns[2]["content"]] == ["tool_result", "text"]
+
+
+def test_repairs_are_logged_and_sound_lists_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    map_messages([user(), calling("a"), result("a"), {"role": "assistant", "content": ""}])
+    assert caplog.records == []
+    map_messages([{"role": "assistant", "content": "x"}, calling("a b"), result("z")])
+    (record,) = caplog.records
+    assert record.__dict__["repairs"] == {
+        "first turn": 1,
+        "call id": 1,
+        "call without result": 1,
+        "result without call": 1,
+    }
 
 
 def test_ids_are_made_fit_and_unique_in_the_order_of_the_list() -> None:
