@@ -303,19 +303,24 @@ def _spread_fence(current: str, block: _Block, fence: _Fence, limit: int) -> lis
     closing = "\n" + fence.closing
     if not _fits(f"{messages[-1]}{opening}\n{'x' * (limit // 4)}{closing}", limit):
         messages.append("")
+    before = messages[-1]
     messages[-1] += opening
     used = utf16_len(messages[-1])
     empty = True
-    for line in block.code:
-        for piece in _code_pieces(line, fence, limit):
+    for n, line in enumerate(block.code):
+        head = fence.reopening if n else opening
+        for piece in _code_pieces(line, head, closing, limit):
             size = 1 + utf16_len(piece)
-            if not empty and used + size + utf16_len(closing) > limit:
-                messages[-1] += closing
-                messages.append(fence.reopening)
-                used = utf16_len(fence.reopening)
+            if used + size + utf16_len(closing) > limit and (before or not empty):
+                if empty:  # no code stands here yet, so the fence itself moves on
+                    messages[-1:] = [before, opening]
+                else:
+                    messages[-1] += closing
+                    messages.append(fence.reopening)
+                used = utf16_len(messages[-1])
             messages[-1] += "\n" + piece
             used += size
-            empty = False
+            before, empty = "", False
     messages[-1] += closing + "\n"
     return messages
 
@@ -334,8 +339,8 @@ def _bounded(fence: _Fence, opening: str, limit: int) -> tuple[_Fence, str, list
     return fence, fence.reopening, notes
 
 
-def _code_pieces(line: str, fence: _Fence, limit: int) -> list[str]:
-    room = limit - utf16_len(fence.reopening) - utf16_len(fence.closing) - 2
+def _code_pieces(line: str, head: str, closing: str, limit: int) -> list[str]:
+    room = limit - utf16_len(head) - utf16_len(closing) - 1
     if utf16_len(line) <= room:
         return [line]
     return split_text(line, max(room, MIN_LIMIT))

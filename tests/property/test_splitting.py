@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.delivery.splitting import (
+    DISCORD_LIMIT,
     MIN_LIMIT,
     MIN_MARKDOWN_LIMIT,
     split_markdown,
@@ -171,3 +172,16 @@ def test_paragraphs_and_words_are_preferred() -> None:
     link = "[a long name](http://h/a_b_c)"
     for chunk in split_text(f"{link} " * 50, 100):
         assert chunk.count("[") == chunk.count(")")
+
+
+@pytest.mark.parametrize("info", ["", "python", "python " + "x" * 700])
+@pytest.mark.parametrize("before", ["", "word \n\n", "word\n\n" * 150])
+@pytest.mark.parametrize("length", [1_500, 1_985, 1_990, 1_995, 2_100, 5_000])
+def test_a_long_first_line_of_code_moves_on_with_its_fence(
+    info: str, before: str, length: int
+) -> None:
+    text = f"{before}```{info}\n{'a' * length}\n```"
+    messages = split_markdown(text, DISCORD_LIMIT)
+    assert all(0 < utf16_len(message) <= DISCORD_LIMIT for message in messages)
+    assert all(message.count("```") % 2 == 0 for message in messages)
+    assert "".join(messages).count("a") == length
