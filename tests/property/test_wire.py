@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.llm.answers import message_of, raw_blocks
+from agent.llm.clean import input_object
 from agent.llm.validator import ThinkingLedger, validate
 from agent.llm.wire import build_body, map_messages
 from agent.messages import Message, ToolSchema, clean_text, without_thinking
@@ -124,6 +125,18 @@ def test_any_list_becomes_a_valid_request(
 ) -> None:
     body = build_body(request(listed, system=system, cache_ttl=ttl, continues_pause=pause), "m")
     assert validate(body, continues_pause=pause) == []
+
+
+@given(arguments)
+@example('{"n": 1e999, "m": [NaN, {"x": -Infinity}]}')
+@example('{"\\ud83d": "\\ud83d"}')
+@example('{"a":' * 70 + "1" + "}" * 70)
+@settings(max_examples=300, deadline=None)
+def test_any_arguments_become_an_object_that_can_be_sent(text: str) -> None:
+    value = input_object(text)
+    assert isinstance(value, dict)
+    sent = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    assert input_object(sent.decode()) == value
 
 
 @given(broken_lists)

@@ -109,6 +109,13 @@ def test_a_compaction_block_may_stand_first() -> None:
     assert turns[0]["content"] == [{"type": "compaction", "content": "c", "encrypted_content": "e"}]
 
 
+def test_a_message_of_thinking_alone_is_left_out() -> None:
+    thought = message_of([{"type": "thinking", "thinking": "hm", "signature": "s"}])
+    turns = map_messages([user("a"), thought, user("b")])
+    assert [b["text"] for b in turns[0]["content"]] == ["a", "b"]
+    assert len(turns) == 1
+
+
 def test_only_known_fields_are_sent() -> None:
     message: Any = {**user(), "_row": 1, "_kind": "note", "name": "x", "timestamp": 3}
     body = build_body(ModelRequest("s", [message], 10), "m")
