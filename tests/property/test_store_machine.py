@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.errors import StoreError
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
@@ -58,7 +58,8 @@ class StoresInLockstep(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory(prefix="posthouse-machine-")
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # commits wait for no disk there
+        self.folder = tempfile.TemporaryDirectory(prefix="posthouse-machine-", dir=memory)
         self.path = Path(self.folder.name) / "state.db"
         self.clock = FakeClock()
         self.sql: Store = self.loop.run_until_complete(self._open())
@@ -113,32 +114,60 @@ class StoresInLockstep(RuleBasedStateMachine):
         )  # fmt: skip
         self.both(lambda store: store.accept(record, Cursor("telegram", "1", key, str(n))))
 
-    @rule(key=keys, text=words, inbox=st.lists(st.integers(1, 8), max_size=2))
-    def begin(self, key: str, text: str, inbox: list[int]) -> None:
+    @rule(
+        key=keys,
+        text=words,
+        inbox=st.lists(st.integers(1, 8), max_size=2),
+        steps=st.lists(st.lists(drafts, max_size=3), max_size=3),
+        tokens=st.sampled_from([None, 0, 90]),
+        end=st.sampled_from(["finish", "finish", "leave", "interrupt"]),
+    )
+    def turn(
+        self,
+        key: str,
+        text: str,
+        inbox: list[int],
+        steps: list[list[Draft]],
+        tokens: int | None,
+        end: str,
+    ) -> None:
         opening = TurnOpening(key, f"o:{key}", tuple(inbox), user(text), PREFIX)
         ticket = self.both(lambda store: store.begin_turn(opening))
-        if ticket is not None:
-            self.tickets.append(ticket)
-            self.sessions.append(ticket.session_id)
+        if ticket is None:
+            return
+        self.tickets.append(ticket)
+        self.sessions.append(ticket.session_id)
+        for rows in steps:
+            self._append(ticket, ticket.session_id, rows, tokens)
+        if end == "finish":
+            self._finish(ticket, None, text)
+        elif end == "interrupt":
+            self.both(lambda store: store.interrupt_turn(ticket))
+        self.load(ticket.session_id)
 
+    def _append(
+        self, ticket: TurnTicket, session_id: str, rows: list[Draft], tokens: int | None
+    ) -> None:
+        usage = None if tokens is None else Usage(tokens, 1)
+        self.both(lambda store: store.append(ticket, session_id, rows, anchor_usage=usage))
+
+    def _finish(self, ticket: TurnTicket, final: Draft | None, text: str) -> None:
+        owed = (OutboxDraft(Address("telegram", "1", "a"), text),)
+        self.both(
+            lambda store: store.finish_turn(
+                ticket, ticket.session_id, "done", final=final, outbox=owed
+            )
+        )
+
+    @precondition(lambda self: self.tickets)
     @rule(n=small, rows=st.lists(drafts, max_size=3), tokens=st.sampled_from([None, 0, 90]))
     def append(self, n: int, rows: list[Draft], tokens: int | None) -> None:
-        if self.tickets:
-            ticket = self.some(self.tickets, n)
-            session_id = self.some(self.sessions, n // 3)
-            usage = None if tokens is None else Usage(tokens, 1)
-            self.both(lambda store: store.append(ticket, session_id, rows, anchor_usage=usage))
+        self._append(self.some(self.tickets, n), self.some(self.sessions, n // 3), rows, tokens)
 
+    @precondition(lambda self: self.tickets)
     @rule(n=small, final=st.none() | drafts, text=words)
     def finish(self, n: int, final: Draft | None, text: str) -> None:
-        if self.tickets:
-            ticket = self.some(self.tickets, n)
-            owed = (OutboxDraft(Address("telegram", "1", "a"), text),)
-            self.both(
-                lambda store: store.finish_turn(
-                    ticket, ticket.session_id, "done", final=final, outbox=owed
-                )
-            )
+        self._finish(self.some(self.tickets, n), final, text)
 
     @rule(key=keys, reason=st.sampled_from(["reset", "idle"]))
     def start_conversation(self, key: str, reason: Any) -> None:
@@ -147,13 +176,13 @@ class StoresInLockstep(RuleBasedStateMachine):
         )
         self.sessions.append(session.id)
 
+    @precondition(lambda self: self.sessions)
     @rule(n=small)
     def look(self, n: int) -> None:
-        if self.sessions:
-            session_id = self.some(self.sessions, n)
-            self.load(session_id)
-            self.both(lambda store: store.lineage(session_id))
-            self.both(lambda store: store.all_rows(session_id))
+        session_id = self.some(self.sessions, n)
+        self.load(session_id)
+        self.both(lambda store: store.lineage(session_id))
+        self.both(lambda store: store.all_rows(session_id))
 
     # what compaction does
 
@@ -161,34 +190,45 @@ class StoresInLockstep(RuleBasedStateMachine):
         kept = [Keep(row.id) for i, row in enumerate(loaded.rows) if bits >> (i % 8) & 1]
         return (SUMMARY, *kept) if bits & 256 else tuple(kept)
 
+    def _plan(self, n: int) -> LoadedSession:
+        """The newest list of a conversation, or now and then a stale one."""
+        if n < 7:
+            self.load(self.some(self.tickets, n).session_id)
+            tip = self.both(lambda store: store.tip(self.some(self.tickets, n).session_id))
+            self.load(tip.id)
+        return self.some(self.plans, 0 if n < 7 else n)
+
+    @precondition(lambda self: self.plans)
     @rule(n=small, bits=st.integers(0, 511), covered=small)
     def split(self, n: int, bits: int, covered: int) -> None:
-        if self.plans:
-            plan = self.some(self.plans, n)
-            request = SplitRequest(
-                plan.session.conversation_id, plan.session.id, plan.session.revision,
-                plan.rows[max(0, len(plan.rows) - 1 - covered // 4)].id, self._entries(plan, bits),
-                CompressionState(count=bits), {"bits": bits}, lease_holder="h",
-            )  # fmt: skip
-            changed: ChangeResult | None = self.both(lambda store: store.split(request))
-            if changed is not None:
-                self.sessions.append(changed.tip.id)
+        plan = self._plan(n)
+        last = plan.rows[max(0, len(plan.rows) - 1 - covered // 6)].id
+        request = SplitRequest(
+            plan.session.conversation_id, plan.session.id, plan.session.revision, last,
+            self._entries(plan, bits), CompressionState(count=bits), {"bits": bits},
+            lease_holder="h",
+        )  # fmt: skip
+        changed: ChangeResult | None = self.both(lambda store: store.split(request))
+        if changed is not None:
+            self.sessions.append(changed.tip.id)
+            self.load(changed.tip.id)
 
+    @precondition(lambda self: self.plans)
     @rule(n=small, bits=st.integers(0, 511))
     def rewrite(self, n: int, bits: int) -> None:
-        if self.plans:
-            plan = self.some(self.plans, n)
-            request = RewriteRequest(
-                plan.session.id, plan.session.revision, plan.last_row_id, self._entries(plan, bits)
-            )
-            self.both(lambda store: store.rewrite(request))
+        plan = self._plan(n)
+        request = RewriteRequest(
+            plan.session.id, plan.session.revision, plan.last_row_id, self._entries(plan, bits)
+        )
+        self.both(lambda store: store.rewrite(request))
+        self.load(plan.session.id)
 
+    @precondition(lambda self: self.tickets)
     @rule(n=small, holder=st.sampled_from("gh"), seconds=st.integers(-90, 90))
     def lease(self, n: int, holder: str, seconds: int) -> None:
-        if self.tickets:
-            conversation_id = self.some(self.tickets, n).conversation_id
-            self.both(lambda store: store.acquire_lease(conversation_id, holder, 60))
-            self.clock.set_wall(self.clock.now() + seconds)
+        conversation_id = self.some(self.tickets, n).conversation_id
+        self.both(lambda store: store.acquire_lease(conversation_id, holder, 60))
+        self.clock.set_wall(self.clock.now() + seconds)
 
     # what a restart does
 
@@ -199,36 +239,36 @@ class StoresInLockstep(RuleBasedStateMachine):
             self.sql = self.loop.run_until_complete(self._open())
         self.both(lambda store: store.recover_turns())
 
+    @precondition(lambda self: self.tickets)
     @rule(n=small, resume=st.booleans())
     def interrupt_or_resume(self, n: int, resume: bool) -> None:
-        if self.tickets:
-            ticket = self.some(self.tickets, n)
-            if resume:
-                self.both(lambda store: store.resume_turn(ticket))
-            else:
-                self.both(lambda store: store.interrupt_turn(ticket))
+        ticket = self.some(self.tickets, n)
+        if resume:
+            self.both(lambda store: store.resume_turn(ticket))
+        else:
+            self.both(lambda store: store.interrupt_turn(ticket))
 
     # what delivery does
 
-    @rule(n=small, parts=st.integers(0, 3))
-    def plan(self, n: int, parts: int) -> None:
-        drafts = [PartDraft({"n": i}) for i in range(parts)]
-        planned = self.both(lambda store: store.plan_parts(n + 1, drafts))
-        self.parts.extend(part.id for part in planned or ())
-
-    @rule(n=small, state=st.sampled_from(["sending", "sent", "unknown", "failed"]))
-    def mark(self, n: int, state: Any) -> None:
-        if self.parts:
-            part_id = self.some(self.parts, n)
-            self.both(lambda store: store.mark_part(part_id, state, error=state[:1]))
-
-    @rule(n=small)
-    def give_up(self, n: int) -> None:
-        self.both(lambda store: store.fail_outbox(n + 1, "old"))
-
-    @rule(ids=st.lists(st.integers(1, 8), max_size=2))
-    def answer(self, ids: list[int]) -> None:
-        self.both(lambda store: store.answer_inbox(ids))
+    @rule(
+        deed=st.sampled_from(["plan", "mark", "mark", "give up", "answer"]),
+        n=small,
+        count=st.integers(0, 3),
+        state=st.sampled_from(["sending", "sent", "unknown", "failed"]),
+    )
+    def deliver(self, deed: str, n: int, count: int, state: Any) -> None:
+        match deed:
+            case "plan":
+                drafts = [PartDraft({"n": i}) for i in range(count)]
+                planned = self.both(lambda store: store.plan_parts(n + 1, drafts))
+                self.parts.extend(part.id for part in planned or ())
+            case "mark" if self.parts:
+                part_id = self.some(self.parts, n)
+                self.both(lambda store: store.mark_part(part_id, state, error=state[:1]))
+            case "give up":
+                self.both(lambda store: store.fail_outbox(n + 1, "old"))
+            case _:
+                self.both(lambda store: store.answer_inbox((n, n + count)))
 
     # what can be seen
 
@@ -261,7 +301,7 @@ async def _awaited(call: Awaitable[Any]) -> Any:
 
 
 _quick = settings(
-    max_examples=40, stateful_step_count=40, deadline=None,
+    max_examples=100, stateful_step_count=30, deadline=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 StoresInLockstep.TestCase.settings = _quick
