@@ -37,15 +37,20 @@ OTHER_DISCORD_USER = 700_000_000_000_000_112
 
 
 async def eventually(
-    condition: Callable[[], T], seconds: float, what: str, *, alive: Daemon | None = None
+    condition: Callable[[], T],
+    seconds: float,
+    what: str,
+    *,
+    alive: Daemon | None = None,
+    seen: Callable[[], object] = lambda: "",
 ) -> T:
     """Wait for something to become true and give it back; ``alive`` must not die meanwhile."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if alive is not None and alive.exit_code is not None:
-            raise AssertionError(f"the daemon ended ({alive.exit_code}) before: {what}")
+            raise AssertionError(f"the daemon ended ({alive.exit_code}) before: {what}; {seen()}")
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
+            raise AssertionError(f"not within {seconds:g} s: {what}; {seen()}")
         await asyncio.sleep(POLL_SECONDS)
     return value
 
@@ -360,10 +365,19 @@ async def answered(chat: Chat, text: str, daemon: Daemon, seconds: float = 20.0)
     await eventually(
         lambda: any(text in shown for shown in chat.shown()),
         seconds,
-        f"an answer with {text!r} on {chat.platform}; shown: {chat.shown()[-5:]}",
+        f"an answer with {text!r} on {chat.platform}",
         alive=daemon,
+        seen=lambda: chat.shown()[-5:],
     )
     return chat.shown()
+
+
+async def settled(world: World) -> None:
+    """Wait until nothing is owed, claimed or running any more."""
+    database = world.database()
+    await eventually(
+        lambda: database.unsettled() == {}, 15.0, "everything settled", seen=database.unsettled
+    )
 
 
 # --- the database -------------------------------------------------------------------------------

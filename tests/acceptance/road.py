@@ -117,6 +117,11 @@ def summaries_updated(world: World) -> int:
     return sum(any(mark and mark in text for mark in marks) for text in asked)
 
 
+def compressions_by_pruning_alone(database: Database) -> int:
+    """Compressions that needed no summary, because shorter tool results were enough."""
+    return sum(split.manifest.get("mode") == "prune" for split in splits(database))
+
+
 def fallback_summaries(database: Database) -> int:
     """Compressions without a model, made because the history was proven not to fit."""
     return sum(split.manifest.get("mode") == "deterministic" for split in splits(database))

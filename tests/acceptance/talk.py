@@ -18,7 +18,7 @@ from tests.acceptance.harness import Chat, Database
 from tests.fakes.anthropic_server import Answer, MessageRequest, tool_use
 from tests.fakes.anthropic_server import text as text_block
 
-Kind = Literal["plain", "cjk", "emoji", "clock", "recall", "long", "heavy", "rounds"]
+Kind = Literal["plain", "cjk", "emoji", "clock", "recall", "long", "heavy", "rounds", "dig"]
 
 TAG: Final = re.compile(r"\b[TD]\d{3}\b")
 ROUNDS: Final = 10
@@ -75,6 +75,8 @@ class Talk:
                 return f"please note: {self._prose(60)}"
             case "clock":
                 return f"what time is it? {self._prose(20)}"
+            case "dig":
+                return "what did we say in the other conversation?"
             case "recall" | "rounds":
                 return f"what did I say about {self._random.choice(_WORDS)}? {self._prose(10)}"
             case "cjk":
@@ -109,8 +111,9 @@ class Talk:
         # Several calls at once make a group that is larger than the tail, so that a cut by tokens
         # alone would run through it.
         at_once = 3 if said.kind == "rounds" else 1
+        limit = 15 if said.kind == "dig" else 5
         return [
-            tool_use("recall", {"queries": self._random.sample(_WORDS, 3), "limit": 5})
+            tool_use("recall", {"queries": self._random.sample(_WORDS, 3), "limit": limit})
             for _ in range(at_once)
         ]
 
@@ -195,7 +198,7 @@ class Talk:
 
 
 def _rounds(kind: Kind) -> int:
-    return {"clock": 1, "recall": 1, "rounds": ROUNDS}.get(kind, 0)
+    return {"clock": 1, "recall": 1, "dig": 1, "rounds": ROUNDS}.get(kind, 0)
 
 
 def paragraphs(said: Said) -> list[str]:
@@ -214,6 +217,8 @@ def paragraphs(said: Said) -> list[str]:
             middle = [f"收到 {tag}：{_HAN * 3}"]
         case "emoji":
             middle = [f"received {tag} {''.join(_EMOJI)}"]
+        case "dig":
+            middle = []
         case _:
             middle = [f"noted {tag}: {' '.join(_WORDS)}"]
     return [f"re {tag}: yes.", *middle, _last_line(said)]

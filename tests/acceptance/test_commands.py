@@ -14,6 +14,7 @@ from tests.acceptance.harness import (
     answered,
     eventually,
     run_command,
+    settled,
 )
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -161,7 +162,7 @@ async def test_commands_in_the_chat(world: World) -> None:
     chat.say("after all of them")
     await answered(chat, "reply to: after all of them", daemon)
     database = world.database()
-    await eventually(lambda: database.unsettled() == {}, 10.0, "everything settled")
+    await settled(world)
     conversations = database.conversations()
     assert len(conversations) == 2
     assert sorted(len(chain) for chain in database.chains().values()) == [1, 2]

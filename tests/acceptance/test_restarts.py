@@ -17,6 +17,7 @@ from tests.acceptance.harness import (
     World,
     answered,
     eventually,
+    settled,
 )
 from tests.fakes.store_invariants import check_invariants
 
@@ -56,7 +57,7 @@ async def test_owed_replies_go_first(world: World) -> None:
         shown = await answered(chat, "reply to: fourth", daemon)
         plain = [text.removeprefix(POSSIBLE_REPEAT).strip() for text in shown]
         assert plain == [f"reply to: {w}" for w in ("zero", "first", "second", "third", "fourth")]
-    await eventually(lambda: world.database().unsettled() == {}, 10.0, "everything settled")
+    await settled(world)
     check_invariants(world.database().path)
 
 
