@@ -98,12 +98,14 @@ async def load(store: Store) -> Act:
     await store.append(
         ticket, ticket.session_id, (calling("a"), said("x"), result("a"), thinking("y"))
     )
+    await store.finish_turn(ticket, ticket.session_id, "failed")
     return lambda: store.load(ticket.session_id)
 
 
 async def load_open_end(store: Store) -> Act:
     ticket = await begin(store)
     await store.append(ticket, ticket.session_id, (calling("a", "b"),))
+    await store.finish_turn(ticket, ticket.session_id, "failed")
     return lambda: store.load(ticket.session_id)
 
 
