@@ -355,12 +355,14 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def load(self, session_id: str) -> LoadedSession:
+    async def load(self, session_id: str, *, ticket: TurnTicket | None = None) -> LoadedSession:
         """The session and its active rows, repaired.
 
         What a crash left is repaired, stored and stays repaired: a call without a result gets a
         stub result; a result without a call is taken out. Appends at the end of the list are no
-        revision; anything else bumps it. An ended session is given back repaired but not changed.
+        revision; anything else bumps it. An ended session is given back repaired but not changed,
+        and so is one in which a turn is running that is not ``ticket``: its open calls are being
+        answered at this moment.
 
         Raises:
             SessionNotFound: never existed.

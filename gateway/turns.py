@@ -148,7 +148,9 @@ class TurnRunner:
             draft = OutboxDraft(item.record.address, words_for(error), "notice")
             await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
             return
-        await self._carry(ticket, item, stop, lambda: self._sessions.load(ticket.session_id))
+        await self._carry(
+            ticket, item, stop, lambda: self._sessions.load(ticket.session_id, ticket=ticket)
+        )
 
     async def resume(self, turn: InterruptedTurn, item: InboxItem, stop: StopSignal) -> None:
         """Go on with a turn that was cut off, from its stored rows."""
@@ -256,7 +258,7 @@ class TurnRunner:
             except SessionEnded:
                 log.info("tip adopted", extra={"turn_id": ticket.turn_id})
                 tip = await self._sessions.tip(loaded.session.id)
-                loaded = await self._sessions.load(tip.id)
+                loaded = await self._sessions.load(tip.id, ticket=ticket)
         return await self._loop(
             ticket, loaded, compactor=compactor, context=context, observer=observer
         )

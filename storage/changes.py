@@ -177,21 +177,30 @@ def _replace_list(
 # --- load and repair ----------------------------------------------------------------------------
 
 
-def load(db: sessions.Reader, session_id: str) -> tuple[LoadedSession, bool]:
+def load(db: sessions.Reader, session_id: str, turn_id: str | None) -> tuple[LoadedSession, bool]:
     """The session as stored, and whether it has to be repaired by a write (`load_repaired`)."""
     session = sessions.session(db, session_id)
     found = rows.active_rows(db, session_id)
     repair = plan_repair(found)
     if repair is None:
         return LoadedSession(session, tuple(found)), False
-    if session.ended_at is not None:
+    if session.ended_at is not None or _at_work(db, session.conversation_id, turn_id):
         return LoadedSession(session, repaired_in_memory(found, repair)), False
     return LoadedSession(session, tuple(found)), True
 
 
-def load_repaired(tx: Transaction, session_id: str) -> LoadedSession:
+def _at_work(db: sessions.Reader, conversation_id: str, turn_id: str | None) -> bool:
+    """Is a turn running here that is not the one that asks? What looks broken is its work."""
+    query = (
+        "SELECT 1 FROM turns WHERE state = 'running'"
+        " AND conversation_id = ? AND id IS NOT ? LIMIT 1"
+    )
+    return db.execute(query, (conversation_id, turn_id)).fetchone() is not None
+
+
+def load_repaired(tx: Transaction, session_id: str, turn_id: str | None) -> LoadedSession:
     """Load inside a write; what had to be repaired is stored."""
-    loaded, broken = load(tx, session_id)
+    loaded, broken = load(tx, session_id, turn_id)
     if not broken:
         return loaded
     repair = plan_repair(loaded.rows)
@@ -205,7 +214,7 @@ def load_repaired(tx: Transaction, session_id: str) -> LoadedSession:
         append_rows(tx, session_id, repair.stubs)
     else:
         _replace_list(tx, session_id, loaded.rows, repair.entries)
-    return load(tx, session_id)[0]
+    return load(tx, session_id, turn_id)[0]
 
 
 def append_rows(tx: Transaction, session_id: str, drafts: Sequence[Draft]) -> list[Row]:

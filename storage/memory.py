@@ -209,12 +209,19 @@ class MemoryStore:
         tip = self._conversations[session.conversation_id].tip_session_id
         return session.ended_at is None and tip == session.id
 
-    async def load(self, session_id: str) -> LoadedSession:
-        return self._load(self._segment(session_id))
+    async def load(self, session_id: str, *, ticket: TurnTicket | None = None) -> LoadedSession:
+        return self._load(self._segment(session_id), ticket)
 
-    def _load(self, segment: _Segment) -> LoadedSession:
+    def _load(self, segment: _Segment, ticket: TurnTicket | None) -> LoadedSession:
         repair = plan_repair(segment.rows)
-        if repair is not None and segment.session.ended_at is not None:
+        session = segment.session
+        others = any(
+            turn.state == "running"
+            and turn.ticket.conversation_id == session.conversation_id
+            and (ticket is None or turn.ticket.turn_id != ticket.turn_id)
+            for turn in self._turns.values()
+        )
+        if repair is not None and (session.ended_at is not None or others):
             return LoadedSession(
                 segment.session, tuple(_own(repaired_in_memory(segment.rows, repair)))
             )
@@ -520,7 +527,7 @@ class MemoryStore:
         tip = self._segments[self._conversations[ticket.conversation_id].tip_session_id]
         if tip.session.ended_at is not None and tip.session.end_reason not in DELIBERATE_ENDS:
             tip.session = replace(tip.session, ended_at=None, end_reason=None)
-        return self._load(tip)
+        return self._load(tip, ticket)
 
     # mailbox
 

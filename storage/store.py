@@ -167,10 +167,11 @@ class SqlStore(SqlArchive):
     async def tip(self, session_id: str) -> Session:
         return await self._quick.read(sessions.tip, session_id)
 
-    async def load(self, session_id: str) -> LoadedSession:
-        loaded, broken = await self._quick.read(changes.load, session_id)
+    async def load(self, session_id: str, *, ticket: TurnTicket | None = None) -> LoadedSession:
+        turn_id = ticket.turn_id if ticket is not None else None
+        loaded, broken = await self._quick.read(changes.load, session_id, turn_id)
         if broken:
-            return await self._writing.write_alone(changes.load_repaired, session_id)
+            return await self._writing.write_alone(changes.load_repaired, session_id, turn_id)
         return loaded
 
     async def split(self, request: SplitRequest) -> ChangeResult:

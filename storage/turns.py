@@ -282,7 +282,7 @@ def resume_turn(tx: Transaction, ticket: TurnTicket) -> LoadedSession:
         if newest.ended_at is not None and newest.end_reason not in DELIBERATE_ENDS:
             sessions.reopen(tx, newest.id)
         tip = newest
-    return changes.load_repaired(tx, tip.id)
+    return changes.load_repaired(tx, tip.id, ticket.turn_id)
 
 
 def _set_running(tx: Transaction, turn_id: str) -> bool:

@@ -312,6 +312,43 @@ class TurnContract:
         assert loaded.session.revision == 0
         assert loaded.session.message_count == 5
 
+    async def test_looking_at_a_running_turn_does_not_answer_its_calls(self, store: Store) -> None:
+        ticket = await begin(store)
+        await store.append(ticket, ticket.session_id, (calling("a"),))
+        looked = await store.load(ticket.session_id)
+        assert [row.message["role"] for row in looked.rows] == ["user", "assistant", "tool"]
+        await store.append(ticket, ticket.session_id, (result("a", "the real one"),))
+        loaded = await store.load(ticket.session_id, ticket=ticket)
+        assert [row.message["content"] for row in loaded.rows][2:] == ["the real one"]
+        assert loaded.session.revision == 0
+
+    async def test_the_running_turn_itself_may_repair(self, store: Store) -> None:
+        ticket = await begin(store)
+        await store.append(ticket, ticket.session_id, (calling("a"),))
+        loaded = await store.load(ticket.session_id, ticket=ticket)
+        assert loaded.rows[2].kind == "stub"
+        assert (await store.active_rows(ticket.session_id))[2].id == loaded.rows[2].id
+
+    async def test_an_identity_stays_with_its_store(self, store: Store) -> None:
+        first = await store.identity()
+        await begin(store)
+        assert await store.identity() == first != ""
+
+    async def test_active_rows_are_the_list_as_it_stands(self, store: Store) -> None:
+        ticket = await begin(store)
+        await store.append(ticket, ticket.session_id, (calling("a"),))
+        rows = await store.active_rows(ticket.session_id)
+        assert [row.message["role"] for row in rows] == ["user", "assistant"]
+        with pytest.raises(SessionNotFound):
+            await store.active_rows("s_never")
+
+    async def test_inbox_rows_are_found_by_id(self, store: Store) -> None:
+        first = (await store.accept(inbound(1))).inbox_id
+        second = (await store.accept(inbound(2))).inbox_id
+        found = await store.inbox_items([second, 999_999, first])
+        assert [item.id for item in found] == [first, second]
+        assert {item.state for item in found} == {"new"}
+
     async def test_user_rows_carry_both_forms(self, store: Store) -> None:
         parts = [{"type": "text", "text": "看"}, {"type": "image_url", "image_url": {"url": "x"}}]
         ticket = await begin(
@@ -395,6 +432,7 @@ class RepairContract:
             (calling("a"), said("moved on"), result("a"), result("ghost"), thinking("late")),
             anchor_usage=Usage(9, 9),
         )  # fmt: skip
+        await store.finish_turn(ticket, ticket.session_id, "failed")
         loaded = await store.load(ticket.session_id)
         messages = [row.message for row in loaded.rows]
         assert unanswered_calls(messages) == []
