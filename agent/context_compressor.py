@@ -31,7 +31,7 @@ from agent.compaction.policy import (
 )
 from agent.compaction.prune import calls_by_id, stand_in
 from agent.compaction.summariser import AuxiliarySideModel, Summariser, Summary
-from agent.compaction.summary import SummaryMaterial, SummaryRejected
+from agent.compaction.summary import Readable, SummaryMaterial, SummaryRejected, readable
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.errors import ModelError, ModelUnavailable
 from agent.messages import Message, text_of
@@ -250,13 +250,14 @@ class ContextCompressor(ContextEngine):
             memory=sanitize_memory_context(memory_context),
             today=datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat(),
         )
-        summary = self._summary(plan, material, force)
+        covered = readable(plan.new_middle)
+        summary = self._summary(covered, material, force)
         if summary is None:
             return messages
         mode: Literal["summary", "deterministic"] = (
             "deterministic" if self._last_summary_fallback_used else "summary"
         )
-        attempt = assembled(plan, summary.body, mode, summary.calls)
+        attempt = assembled(plan, covered, summary.body, mode, summary.calls)
         return self._accept(plan, attempt) or self._wasted(messages, refusal(plan, attempt))
 
     def _begin(self) -> None:
@@ -292,7 +293,9 @@ class ContextCompressor(ContextEngine):
         self.last_attempt = LastAttempt("nothing_to_do", reason)
         return messages
 
-    def _summary(self, plan: Plan, material: SummaryMaterial, force: bool) -> Summary | None:
+    def _summary(
+        self, covered: list[Readable], material: SummaryMaterial, force: bool
+    ) -> Summary | None:
         """Phase 3, with its failure ladder; None: aborted."""
         left = cooldown_left(self._state, self._clock.now())
         if left and not (force or self.overflow_proven):
@@ -305,16 +308,18 @@ class ContextCompressor(ContextEngine):
             window_tokens=self._summary_window_tokens or self.context_length,
         )
         try:
-            return summariser.summarise(plan.new_middle, material)
+            return summariser.summarise(covered, material)
         except Exception as exc:  # noqa: BLE001  (a side model is somebody else's code: abort, never drop)
-            return self._failed(plan, material, exc)
+            return self._failed(covered, material, exc)
 
     def _models(self) -> list[str | None]:
         if self._summary_model is None or self._summary_model == self.model:
             return [self._summary_model]
         return [self._summary_model, self.model]
 
-    def _failed(self, plan: Plan, material: SummaryMaterial, exc: Exception) -> Summary | None:
+    def _failed(
+        self, covered: list[Readable], material: SummaryMaterial, exc: Exception
+    ) -> Summary | None:
         kind = classify(exc)
         reason = describe(kind, exc)
         retry_after = exc.retry_after_seconds if isinstance(exc, ModelUnavailable) else None
@@ -334,11 +339,11 @@ class ContextCompressor(ContextEngine):
         if not self.overflow_proven or self._abort_always:
             self._abort(reason, kind)
             return None
-        covered = plan.new_middle
-        calls = calls_by_id(covered)
+        messages = [item.message for item in covered]
+        calls = calls_by_id(messages)
         lines = {
             call_id: text_of(stand_in(message, calls.get(call_id))["content"]).strip("[]")
-            for message in covered
+            for message in messages
             if message["role"] == "tool" and (call_id := message.get("tool_call_id", ""))
         }
         body = deterministic_body(covered, lines, material.previous, material.budget_tokens)

@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+IDLE_SECONDS = 30.0
+"""A thread without work for so long ends."""
+
 
 class DaemonThreads:
     """A bounded pool of daemon threads, started as needed. Safe to use from any thread."""
@@ -46,7 +49,15 @@ class DaemonThreads:
         while True:
             with self._lock:
                 self._idle += 1
-            future, call = self._jobs.get()
+            try:
+                future, call = self._jobs.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    self._idle -= 1
+                    if self._jobs.empty():
+                        self._threads -= 1
+                        return
+                continue
             with self._lock:
                 self._idle -= 1
             if not future.set_running_or_notify_cancel():

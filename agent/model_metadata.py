@@ -77,13 +77,13 @@ def estimate_message_tokens(message: Message) -> int:
     """About how many tokens one message takes in a prompt."""
     total = MESSAGE_TOKENS + _content_tokens(message.get("content"))
     for call in message.get("tool_calls") or ():
-        function = call["function"]
+        function: Any = call.get("function", {})  # lists of plugins are not always whole
         total += (
             TOOL_CALL_TOKENS
-            + estimate_tokens_rough(function["name"])
-            + estimate_tokens_rough(function["arguments"] or "")
+            + estimate_tokens_rough(str(function.get("name") or ""))
+            + estimate_tokens_rough(str(function.get("arguments") or ""))
         )
-    if message["role"] == "tool":
+    if message.get("role") == "tool":
         total += TOOL_CALL_TOKENS
     if blocks := message.get("anthropic_content_blocks"):
         total += _hidden_tokens(blocks)

@@ -26,6 +26,8 @@ class _Pattern:
     regex: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str] = REDACTED
     any_case: bool = False
+    gate: re.Pattern[str] | None = None
+    """A cheaper regex that has to match the text in lower case first."""
 
 
 def _prefixed(*prefixes: str, body: str = r"[A-Za-z0-9_\-]{16,}") -> _Pattern:
@@ -50,6 +52,10 @@ _VALUE_HINTS = (
     "密码",
     "密碼",
     "パスワード",
+)
+_VALUE_GATE = re.compile(
+    r"(?:key|secret|passw(?:or[dt]|d)|passphrase|pwd|token|credentials?|密码|密碼|パスワード)"
+    r"(?:[_\-][a-z0-9]{1,12})?[\\\"'\s]{0,6}[=:：]"
 )
 _HARMLESS = re.compile(
     r"\A(?:\[REDACTED\]|true|false|null|none|nil|undefined|required|optional|string|str|int|\d{1,5}"
@@ -166,6 +172,7 @@ _PATTERNS: tuple[_Pattern, ...] = (
         ),
         _keep_name,
         any_case=True,
+        gate=_VALUE_GATE,
     ),
     # NAME_TOKEN=…, password: …
     _Pattern(
@@ -177,10 +184,24 @@ _PATTERNS: tuple[_Pattern, ...] = (
         ),
         _keep_name,
         any_case=True,
+        gate=_VALUE_GATE,
     ),
     # my password is …: only what looks like one
     _Pattern(
-        (" is ",),
+        tuple(
+            f"{word} is "
+            for word in (
+                "key",
+                "secret",
+                "password",
+                "passwd",
+                "passphrase",
+                "pwd",
+                "token",
+                "credential",
+                "credentials",
+            )
+        ),
         re.compile(
             rf"(?P<name>{_SECRET_WORD} is [\"'`]?)(?P<value>(?=[^\s]*\d)[^\s\"'`,;\\]{{6,}})",
             re.IGNORECASE,
@@ -217,6 +238,8 @@ def redact_sensitive_text(text: object, *, force: bool = True) -> str:
         where = lowered if pattern.any_case else clean
         for hint in pattern.hints:  # a plain loop: this runs over every text there is
             if hint in where:
+                if pattern.gate is not None and pattern.gate.search(lowered) is None:
+                    break
                 clean = pattern.regex.sub(pattern.replacement, clean)
                 break
     return clean

@@ -67,6 +67,8 @@ class Boundaries:
 def is_summary(message: Message) -> bool:
     """Is this a batch summary? What the store knows decides; else its marker."""
     kind = message.get("_kind")
+    if message.get("tool_calls"):
+        return False
     if kind is not None or "_row" in message:
         return kind == "summary"
     return message["role"] in ("user", "assistant") and text_of(message["content"]).startswith(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.compaction.boundary import is_note, is_summary
 from agent.compaction.clip import clip, clip_to_tokens
 from agent.compaction.frame import clean_body
-from agent.compaction.summary import readable
-from agent.messages import Message
+from agent.compaction.summary import Readable
 from agent.model_metadata import estimate_tokens_rough
-from agent.redact import redact_sensitive_text
 
 
 def deterministic_body(
-    messages: Sequence[Message],
+    items: Sequence[Readable],
     tool_line: Mapping[str, str],
     previous: str,
     budget_tokens: int,
@@ -24,7 +21,7 @@ def deterministic_body(
     Only for when the provider has proven that the history does not fit and no model can summarise.
 
     Args:
-        messages: What is left out.
+        items: What is left out.
         tool_line: One line for each result, by call id.
         previous: Body of the summary so far.
         budget_tokens: About how long it may get.
@@ -32,10 +29,8 @@ def deterministic_body(
     asked: list[str] = []
     done: list[str] = []
     said: list[str] = []
-    for message in messages:
-        if is_summary(message) or is_note(message):
-            continue
-        text = redact_sensitive_text(readable(message))
+    for item in items:
+        message, text = item.message, item.text
         match message["role"]:
             case "user":
                 asked.append(f"- {clip(' '.join(text.split()), 300)}")

@@ -25,7 +25,8 @@ class Loss:
     """Messages that stay in a shorter form."""
     parts: int = 0
     """Calls that the summary took."""
-    identifiers_left_out: int = 0
+    identifiers_complete: bool = True
+    """False: older ones are left to recall."""
 
 
 def row_of(message: Message) -> int | None:
@@ -61,7 +62,7 @@ def build_manifest(
         },
         "identifiers": {
             "kept": len(summary.identifiers) if summary else 0,
-            "left_to_recall": loss.identifiers_left_out,
+            "complete": loss.identifiers_complete,
         },
         "pruned": loss.pruned,
         "parts": loss.parts,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
 from agent.compaction.boundary import Boundaries, CutRules, find_boundaries, is_note, is_summary
 from agent.compaction.frame import SummaryText, parse_summary, render_summary
 from agent.compaction.manifest import Loss, Mode, build_manifest
 from agent.compaction.prune import prune_messages, shrink_tail
+from agent.compaction.summary import Readable
 from agent.compaction.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, is_real_user, newest_real_user, text_of
 from agent.model_metadata import Triggers, estimate_messages_tokens_rough, messages_tokens
@@ -83,7 +84,7 @@ def make_plan(
     current_tokens: int | None = None,
 ) -> Plan:
     """Phases 1 and 2: where to cut, and what pruning outside the tail gives."""
-    whole = repair_pairs(messages)
+    whole = repair_pairs([_with_content(message) for message in messages])
     tokens = messages_tokens(whole)
     rules = CutRules(
         protect_first_n=0 if decayed else protect_first_n,
@@ -107,6 +108,11 @@ def make_plan(
         previous=parse_summary(text_of(earlier[-1]["content"])) if earlier else None,
         newest_user=newest_real_user(whole),
     )
+
+
+def _with_content(message: Message) -> Message:
+    """Other programs leave the key out where an assistant only calls tools."""
+    return message if "content" in message else cast(Message, {**message, "content": None})
 
 
 def pruned_only(plan: Plan) -> Attempt | None:
@@ -136,13 +142,22 @@ def shrunk_only(plan: Plan) -> Attempt | None:
     return _attempt(plan, shorter, "prune", covered=(), summary=None, pruned=len(changes))
 
 
-def assembled(plan: Plan, body: str, mode: Mode, calls: int) -> Attempt:
-    """Phases 4 and 5: the summary in its frame, the new list, its manifest."""
+def assembled(
+    plan: Plan, covered: Sequence[Readable], body: str, mode: Mode, calls: int
+) -> Attempt:
+    """Phases 4 and 5: the summary in its frame, the new list, its manifest.
+
+    Args:
+        plan: What it started from.
+        covered: `Plan.new_middle`, as read by the summary.
+        body: The summary.
+        mode: Who made it.
+        calls: How many calls it took.
+    """
     cut = plan.cut
     if cut is None:
         raise ValueError("nothing was cut out, so there is nothing to assemble")
-    covered = plan.new_middle
-    summary, left_out = _summary_text(plan, covered, body)
+    summary, complete = _summary_text(plan, covered, body)
     content = render_summary(summary)
     result = assemble(plan.messages, cut, content, plan.pruned)
     changes = dict(plan.pruned)
@@ -155,11 +170,11 @@ def assembled(plan: Plan, body: str, mode: Mode, calls: int) -> Attempt:
         plan,
         repair_pairs(result),
         mode,
-        covered=covered,
+        covered=[item.message for item in covered],
         summary=summary,
         pruned=still_there,
         parts=calls,
-        identifiers_left_out=left_out,
+        identifiers_complete=complete,
     )
 
 
@@ -180,15 +195,15 @@ def _excess(plan: Plan, result: Sequence[Message]) -> int:
     return int((plan.projected(result) - allowed) / plan.bias)
 
 
-def _summary_text(plan: Plan, covered: Sequence[Message], body: str) -> tuple[SummaryText, int]:
+def _summary_text(plan: Plan, covered: Sequence[Readable], body: str) -> tuple[SummaryText, bool]:
     previous = plan.previous or SummaryText(body="")
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
-    asked = [message for message in covered if is_real_user(message)]
+    asked = [item for item in covered if is_real_user(item.message)]
     quotes, not_quoted = choose_quotes(asked, previous, share)
-    identifiers, left_out = find_identifiers(
+    identifiers, complete = find_identifiers(
         covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )
-    return SummaryText(body, identifiers, quotes, not_quoted), left_out
+    return SummaryText(body, identifiers, quotes, not_quoted), complete
 
 
 def _attempt(
@@ -200,7 +215,7 @@ def _attempt(
     summary: SummaryText | None,
     pruned: int,
     parts: int = 0,
-    identifiers_left_out: int = 0,
+    identifiers_complete: bool = True,
 ) -> Attempt:
     loss = Loss(
         mode=mode,
@@ -210,7 +225,7 @@ def _attempt(
         rows_after=len(result),
         pruned=pruned,
         parts=parts,
-        identifiers_left_out=identifiers_left_out,
+        identifiers_complete=identifiers_complete,
     )
     kept_body = plan.previous.body if plan.previous is not None else ""
     return Attempt(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from agent.compaction.summary import (
+    Readable,
     SummaryMaterial,
     SummaryRejected,
     in_parts,
@@ -63,7 +64,7 @@ class Summariser:
         self._window_tokens = window_tokens
         self._timeout_seconds = timeout_seconds
 
-    def summarise(self, messages: Sequence[Message], material: SummaryMaterial) -> Summary:
+    def summarise(self, items: Sequence[Readable], material: SummaryMaterial) -> Summary:
         """Summarise these messages.
 
         Raises:
@@ -74,7 +75,7 @@ class Summariser:
         last: Exception | None = None
         for model in self._models:
             try:
-                return self._with_model(messages, material, model)
+                return self._with_model(items, material, model)
             except (ModelError, SummaryRejected, OSError, ValueError) as exc:
                 last = exc
                 log.warning(
@@ -84,12 +85,12 @@ class Summariser:
         raise last if last is not None else SummaryRejected("empty")
 
     def _with_model(
-        self, messages: Sequence[Message], material: SummaryMaterial, model: str | None
+        self, items: Sequence[Readable], material: SummaryMaterial, model: str | None
     ) -> Summary:
         window = self._window_tokens
         for attempt in range(OVERFLOW_RETRIES + 1):
             try:
-                return self._in_parts(messages, material, model, window)
+                return self._in_parts(items, material, model, window)
             except ContextOverflow as exc:
                 if attempt == OVERFLOW_RETRIES:
                     raise
@@ -99,7 +100,7 @@ class Summariser:
 
     def _in_parts(
         self,
-        messages: Sequence[Message],
+        items: Sequence[Readable],
         material: SummaryMaterial,
         model: str | None,
         window_tokens: int,
@@ -112,9 +113,9 @@ class Summariser:
             + _FRAME_TOKENS
         )
         limit = int((window_tokens - output) * INPUT_SHARE) - fixed
-        parts = in_parts(messages, limit)
+        parts = in_parts(items, limit)
         if len(parts) > 1:  # from the second one on, the summary so far takes room
-            parts = in_parts(messages, limit - material.budget_tokens)
+            parts = in_parts(items, limit - material.budget_tokens)
         body, calls = material.previous, 0
         for transcript in parts:
             body = self._ask(transcript, replace(material, previous=body), model, output)

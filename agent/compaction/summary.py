@@ -10,7 +10,7 @@ from typing import Literal
 from agent.compaction.boundary import is_note, is_summary
 from agent.compaction.clip import clip, clip_to_tokens, recall_reference
 from agent.compaction.frame import clean_body
-from agent.messages import Message, ToolCall, text_of
+from agent.messages import Message, text_of
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ModelResponse
 from agent.redact import redact_sensitive_text
@@ -77,37 +77,36 @@ def system_text() -> str:
 # --- what the model reads -----------------------------------------------------------------------
 
 
-def transcript_blocks(messages: Iterable[Message], body_chars: int) -> list[str]:
-    """Each message as a labelled block: secrets out first, then cut head-and-tail.
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A message as a summary may know it: its texts, secrets out, not cut yet."""
 
-    Thinking is left out, pictures are named, earlier summaries and notes are skipped.
+    message: Message
+    text: str
+    arguments: tuple[str, ...] = ()
+    """Of its calls, in order."""
+
+
+def readable(messages: Iterable[Message]) -> list[Readable]:
+    """The messages without their secrets, each looked at once; summaries and notes are skipped.
+
+    Thinking is left out, pictures are named.
     """
-    blocks: list[str] = []
-    for message in messages:
-        if is_summary(message) or is_note(message):
-            continue
-        blocks.append(_block(message, body_chars))
-    return blocks
-
-
-def _block(message: Message, body_chars: int) -> str:
-    text = redact_sensitive_text(readable(message))
-    body = clip(text, body_chars, reference=recall_reference(message))
-    match message["role"]:
-        case "tool":
-            label = f"[TOOL RESULT {message.get('tool_call_id', '')}]"
-        case "assistant":
-            label = "[ASSISTANT]"
-        case role:
-            label = f"[{role.upper()}]"
-    calls = [
-        _call_line(call, body_chars // ARGUMENT_SHARE) for call in message.get("tool_calls") or ()
+    return [
+        Readable(
+            message,
+            redact_sensitive_text(_text(message)),
+            tuple(
+                redact_sensitive_text(call["function"]["arguments"])
+                for call in message.get("tool_calls") or ()
+            ),
+        )
+        for message in messages
+        if not (is_summary(message) or is_note(message))
     ]
-    return "\n".join(part for part in (label, body, *calls) if part)
 
 
-def readable(message: Message) -> str:
-    """The text of a message for a reader; pictures are named."""
+def _text(message: Message) -> str:
     content = message["content"]
     if not isinstance(content, list):
         return content or ""
@@ -116,13 +115,24 @@ def readable(message: Message) -> str:
     )
 
 
-def _call_line(call: ToolCall, limit_chars: int) -> str:
-    arguments = clip(redact_sensitive_text(call["function"]["arguments"] or ""), limit_chars)
-    return f"-> calls {call['function']['name']} ({call['id']}) with {arguments}"
+def _block(item: Readable, body_chars: int) -> str:
+    """A message as a labelled block, cut head-and-tail."""
+    message = item.message
+    match message["role"]:
+        case "tool":
+            label = f"[TOOL RESULT {message.get('tool_call_id', '')}]"
+        case role:
+            label = f"[{role.upper()}]"
+    reference = recall_reference(message) if len(item.text) > body_chars else ""
+    parts = [label, clip(item.text, body_chars, reference=reference)]
+    for call, arguments in zip(message.get("tool_calls") or (), item.arguments, strict=True):
+        shown = clip(arguments, body_chars // ARGUMENT_SHARE)
+        parts.append(f"-> calls {call['function']['name']} ({call['id']}) with {shown}")
+    return "\n".join(part for part in parts if part)
 
 
 def in_parts(
-    messages: Sequence[Message], limit_tokens: int, *, max_parts: int = MAX_PARTS
+    items: Sequence[Readable], limit_tokens: int, *, max_parts: int = MAX_PARTS
 ) -> list[str]:
     """The messages as transcripts, each small enough for one call, at most so many.
 
@@ -133,8 +143,7 @@ def in_parts(
     blocks: list[str] = []
     sizes: list[int] = []
     for body_chars in BODY_CHARS:
-        blocks = transcript_blocks(messages, body_chars)
-        blocks = [clip_to_tokens(block, limit) for block in blocks]
+        blocks = [clip_to_tokens(_block(item, body_chars), limit) for item in items]
         sizes = [estimate_tokens_rough(block) + 1 for block in blocks]
         groups = _packed(sizes, limit)
         if len(groups) <= max_parts:

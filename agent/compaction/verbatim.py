@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from agent.compaction.boundary import is_note, is_summary
 from agent.compaction.clip import clip_to_tokens, recall_reference
 from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.summary import readable
-from agent.messages import Message, text_of
+from agent.compaction.summary import Readable
 from agent.model_metadata import estimate_tokens_rough
-from agent.redact import redact_sensitive_text
 
 
 def choose_quotes(
-    messages: Sequence[Message], previous: SummaryText, budget_tokens: int
+    asked: Sequence[Readable], previous: SummaryText, budget_tokens: int
 ) -> tuple[tuple[Quote, ...], tuple[int, ...]]:
     """The user messages to keep word for word, newest first, and the rows of those left out.
 
@@ -23,9 +20,9 @@ def choose_quotes(
     reference; only if nothing at all would be quoted, the newest one is cut to fit.
     """
     candidates = [
-        Quote(text, message.get("_origin", message.get("_row")))
-        for message in reversed(messages)
-        if (text := redact_sensitive_text(readable(message)).strip("\n"))
+        Quote(text, item.message.get("_origin", item.message.get("_row")))
+        for item in reversed(asked)
+        if (text := item.text.strip("\n"))
     ]
     candidates.extend(previous.quotes)
     quotes: list[Quote] = []
@@ -64,39 +61,37 @@ _SCAN_CHARS = 20_000
 
 
 def find_identifiers(
-    messages: Sequence[Message], previous: Sequence[str], budget_tokens: int
-) -> tuple[tuple[str, ...], int]:
-    """Exact strings that a paraphrase would lose, newest first, and how many did not fit.
+    items: Sequence[Readable], previous: Sequence[str], budget_tokens: int
+) -> tuple[tuple[str, ...], bool]:
+    """Exact strings that a paraphrase would lose, newest first, and whether they are all of them.
 
-    Paths, addresses, ids, numbers, error lines; each once, with the reference of its message.
+    Paths, addresses, ids, numbers, error lines; each once, with the reference of its message. Looks
+    no further back than there is room.
     """
-    found: dict[str, str] = {}
-    for message in reversed(messages):
-        text = _identifier_text(message)
-        reference = recall_reference(message).removeprefix("recall ref ")
-        for match in _IDENTIFIER.finditer(text):
-            item = " ".join(match[0].split()).rstrip(".,:;")
-            if 3 < len(item) <= 220 and item not in found:
-                found[item] = f"{item} ({reference})" if reference else item
-    for line in previous:
-        item = re.sub(r" \(m\d+\)$", "", line)
-        found.setdefault(item, line)
-    kept: list[str] = []
+    kept: dict[str, str] = {}
     left = budget_tokens
-    for line in found.values():
-        cost = estimate_tokens_rough(line) + 1
-        if cost > left:
+    for item, line in _candidates(items, previous):
+        if item in kept:
             continue
-        kept.append(line)
-        left -= cost
-    return tuple(kept), len(found) - len(kept)
+        left -= estimate_tokens_rough(line) + 1
+        if left < 0:
+            return tuple(kept.values()), False
+        kept[item] = line
+    return tuple(kept.values()), True
 
 
-def _identifier_text(message: Message) -> str:
-    if is_summary(message) or is_note(message):
-        return ""
-    pieces = [text_of(message["content"])]
-    pieces.extend(call["function"]["arguments"] or "" for call in message.get("tool_calls") or ())
-    text = redact_sensitive_text("\n".join(piece for piece in pieces if piece))
+def _candidates(items: Sequence[Readable], previous: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for readable in reversed(items):
+        reference = recall_reference(readable.message).removeprefix("recall ref ")
+        for match in _IDENTIFIER.finditer(_scanned(readable)):
+            item = " ".join(match[0].split()).rstrip(".,:;")
+            if 3 < len(item) <= 220:
+                yield item, f"{item} ({reference})" if reference else item
+    for line in previous:
+        yield re.sub(r" \(m\d+\)$", "", line), line
+
+
+def _scanned(readable: Readable) -> str:
+    text = "\n".join(part for part in (readable.text, *readable.arguments) if part)
     half = _SCAN_CHARS // 2
     return text if len(text) <= _SCAN_CHARS else f"{text[:half]}\n{text[-half:]}"

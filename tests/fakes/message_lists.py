@@ -27,7 +27,7 @@ _SAMPLES = (
 texts = st.one_of(
     st.sampled_from(_SAMPLES),
     st.text(min_size=1, max_size=40).filter(lambda text: bool(text.strip())),
-    st.builds(lambda text, n: text * n, st.sampled_from(_SAMPLES), st.integers(2, 60)),
+    st.builds(lambda text, n: text * n, st.sampled_from(_SAMPLES), st.integers(2, 30)),
 )
 
 
@@ -45,7 +45,7 @@ def tool_group(draw: st.DrawFn, number: int) -> list[Message]:
     """An assistant message with 1-4 calls, and all their results."""
     calls: list[dict[str, Any]] = []
     for k in range(draw(st.integers(1, 4))):
-        arguments = {"path": f"/f/{number}", "content": draw(texts) * draw(st.integers(1, 30))}
+        arguments = {"path": f"/f/{number}", "content": draw(texts) * draw(st.integers(1, 8))}
         calls.append(
             {
                 "id": f"call_{number}_{k}",
@@ -71,7 +71,7 @@ def tool_group(draw: st.DrawFn, number: int) -> list[Message]:
             "role": "tool",
             "tool_call_id": call["id"],
             "name": call["function"]["name"],
-            "content": draw(texts) * draw(st.sampled_from((1, 1, 5, 60))),
+            "content": draw(texts) * draw(st.sampled_from((1, 1, 5, 20))),
         }
         for call in calls
     ]
@@ -91,7 +91,7 @@ def exchange(draw: st.DrawFn, number: int, *, finished: bool = True) -> list[Mes
 
 @st.composite
 def conversations(
-    draw: st.DrawFn, *, max_exchanges: int = 12, rows: bool | None = None
+    draw: st.DrawFn, *, max_exchanges: int = 8, rows: bool | None = None
 ) -> list[Message]:
     """A whole list: perhaps a system row, perhaps one long turn, perhaps open at its end."""
     messages: list[Message] = []
@@ -105,7 +105,7 @@ def conversations(
             messages.append(draw(user_messages()))
         case 1:
             messages.append(draw(user_messages()))
-            for k in range(draw(st.integers(1, 20))):
+            for k in range(draw(st.integers(1, 10))):
                 messages.extend(draw(tool_group(1000 + k)))
         case _:
             pass

@@ -35,7 +35,7 @@ from tests.fakes.message_lists import conversations, texts
 from tests.fakes.side_model import ScriptedSideModel
 
 quiet = settings(
-    max_examples=60,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

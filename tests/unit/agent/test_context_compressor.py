@@ -501,7 +501,6 @@ def test_broken_pairs_of_the_input_are_whole_in_the_output() -> None:
         {"role": "tool", "tool_call_id": "nobody", "content": "orphan"},
         {
             "role": "assistant",
-            "content": None,
             "tool_calls": [{"id": "lost", "function": {"name": "f", "arguments": "{}"}}],
         },
     ]
