@@ -478,6 +478,7 @@ class SessionStore(Protocol):
         Counts a crash for each that was running, unless rows were stored since the last crash. One
         that reaches the limit is not given back: it is over as failed, its inbox rows are answered,
         and a notice is owed to its chat; the conversation goes on with the next message.
+        The leases of the run before are void: whoever held them is gone.
         """
         ...
 

@@ -473,6 +473,7 @@ class MemoryStore:
             turn.state = "interrupted"
 
     async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
+        self._leases.clear()
         recovered = []
         for turn in self._turns.values():
             if turn.state not in _OPEN:

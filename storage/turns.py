@@ -205,6 +205,10 @@ def recover_turns(tx: Transaction, crash_limit: int, notice: str) -> list[Interr
         f" crashes, crash_row_id, state FROM turns WHERE state IN {_OPEN_STATES} ORDER BY rowid"
     )
     newest = rows.newest_id(tx)
+    # Whoever held a lease is gone. Left to expire, it would keep its conversation from being
+    # compressed for so long that the window fills up.
+    tx.execute("DELETE FROM leases")
+    faultpoint("recover_turns.dropped_leases")
     recovered = []
     for row in tx.execute(query).fetchall():
         turn_id, conversation_id, _, user_row_id, key, owner, started_at, crashes, mark, state = row

@@ -186,6 +186,12 @@ class LeaseContract:
         await store.release_lease(session.conversation_id, "a")
         assert await store.acquire_lease(session.conversation_id, "b", 60)
 
+    async def test_leases_do_not_outlive_a_start(self, store: Store) -> None:
+        session = await store.start_conversation(KEY, OWNER, PREFIX)
+        assert await store.acquire_lease(session.conversation_id, "a run that was killed", 900)
+        await store.recover_turns()
+        assert await store.acquire_lease(session.conversation_id, "b", 900)
+
     async def test_an_expired_lease_is_free(self, store: Store, clock: FakeClock) -> None:
         session = await store.start_conversation(KEY, OWNER, PREFIX)
         assert await store.acquire_lease(session.conversation_id, "a", 60)
