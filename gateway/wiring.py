@@ -135,15 +135,23 @@ def assemble(
     book = WindowBook(
         model.name, config.model.base_url, _known_window(config, model), around.home.windows
     )
-    tools = ToolRegistry([CurrentTimeTool(clock, zone), RecallTool(store, zone=zone)])
+    factory = CompactorFactory(config, book, model, store, clock, ids)
+    triggers = factory.triggers()
+    result_tokens = tool_result_tokens(triggers)
+    tools = ToolRegistry(
+        [
+            CurrentTimeTool(clock, zone),
+            # A page of recall comes whole: its frame has to fit under the cap as well.
+            RecallTool(store, zone=zone, page_tokens=result_tokens * 3 // 5),
+        ],
+        result_cap_tokens=result_tokens,
+    )
     prompt = system_prompt(config.agent.system_prompt)
 
     def prefix_for(platform: str) -> SessionPrefix:
         return SessionPrefix(platform, model.name, prompt, tools.schemas)
 
-    factory = CompactorFactory(config, book, model, store, clock, ids)
     compactors = CompactorCache(factory)
-    triggers = factory.triggers()
     report = SelfReport(
         config,
         model=model.name,
@@ -277,6 +285,11 @@ def _loop(config: Config, triggers: Triggers) -> LoopSettings:
         max_tokens=triggers.max_tokens,
         cache_ttl=ttl,
     )
+
+
+def tool_result_tokens(triggers: Triggers) -> int:
+    """How much of a tool's result is sent: several must fit between two compressions."""
+    return max(200, min(4000, triggers.effective_tokens // 6))
 
 
 class CompactorFactory:

@@ -12,24 +12,27 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+median = statistics.median
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row. The ratio is ours / limit; the budget says which side of it is good."""
+    """One row, from rounds in which ours and the limit took turns."""
 
     name: str
     unit: str
-    ours: float
-    limit: float
+    ours: Sequence[float]
+    limit: Sequence[float]
     at_most: float | None = None
-    """Budget for the ratio where less is better."""
+    """Budget for the ratio ours / limit where less is better."""
     at_least: float | None = None
     """Budget for the ratio where more is better."""
     note: str = ""
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.limit if self.limit else math.inf
+        """The median of the rounds' ratios: a busy moment hits both sides of one round."""
+        return median(mine / floor for mine, floor in zip(self.ours, self.limit, strict=True))
 
     @property
     def met(self) -> bool:
@@ -40,11 +43,11 @@ class Result:
         return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
     def line(self) -> str:
-        budget = f"<= {self.at_most:g}" if self.at_most is not None else f">= {self.at_least:g}"
-        verdict = "ok  " if self.met else "MISS"
+        budget = f"<= {self.at_most:.2f}" if self.at_most is not None else f">= {self.at_least:.2f}"
         return (
-            f"{verdict} {self.name:<34} {self.ours:>10.2f} {self.unit:<7} limit {self.limit:>10.2f}"
-            f"  ratio {self.ratio:>6.2f} (budget {budget}) {self.note}"
+            f"{'ok  ' if self.met else 'MISS'} {self.name:<28} {median(self.ours):>9.1f} "
+            f"{self.unit:<6} limit {median(self.limit):>9.1f}  ratio {self.ratio:>5.2f} "
+            f"(budget {budget}) {self.note}".rstrip()
         )
 
 
@@ -71,18 +74,6 @@ def process(
         raise RuntimeError(f"{command} ended with {child.returncode}")
     return time.perf_counter() - start, usage.ru_maxrss / 1024
 
-
-def alternate(ours: Any, limit: Any, rounds: int) -> tuple[list[float], list[float]]:
-    """Call both in turns, so that a busy moment of the machine hits both."""
-    mine: list[float] = []
-    floor: list[float] = []
-    for _ in range(rounds):
-        mine.append(ours())
-        floor.append(limit())
-    return mine, floor
-
-
-median = statistics.median
 
 WORDS = ("deploy", "session", "gateway", "token", "context", "window", "retry", "database", "queue")
 CJK = "会话压缩网关消息数据库索引查询令牌上下文摘要窗口错误重试超时频道配置工作队列"
