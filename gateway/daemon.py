@@ -212,10 +212,14 @@ class Daemon:
         caught = (signal.SIGTERM, signal.SIGINT)
         for number in caught:
             loop.add_signal_handler(number, self._signalled, number)
+        # A terminal that closes, or a reload by habit, must not end the daemon without a drain.
+        loop.add_signal_handler(
+            signal.SIGHUP, log.warning, "SIGHUP: a changed configuration needs a restart"
+        )
         try:
             yield
         finally:
-            for number in caught:
+            for number in (*caught, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
     def _signalled(self, number: int) -> None:

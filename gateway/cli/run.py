@@ -23,6 +23,7 @@ from gateway.config.loading import load_config
 from gateway.config.models import Config
 from gateway.control import ask, read_line, send_line, socket_path
 from gateway.home_lock import claimed
+from gateway.installation import check_installation
 from gateway.logs import set_up
 from gateway.platforms.console.adapter import StandardStreams, standard_streams
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | None = None) -> int:
     """As `run`; ``decorate_store`` is for tests that break the store."""
+    check_installation()
     env = environment()
     home = find_home(env)
     file = find_config_file(arguments.config, home)

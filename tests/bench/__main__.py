@@ -10,7 +10,7 @@ import sys
 
 from tests.bench.measure import Result
 
-BENCHES = ("cli", "store", "turn")
+BENCHES = ("cli", "store", "compaction", "turn")
 
 
 def main() -> int:
