@@ -23,7 +23,7 @@ def test_this_installation_is_whole() -> None:
 
 def test_packages_from_two_places(tmp_path: Path) -> None:
     mixed = (package("agent", tmp_path / "theirs"), package("gateway", tmp_path / "ours"))
-    with pytest.raises(ConfigError, match="agent from .*theirs, gateway from|different places"):
+    with pytest.raises(ConfigError, match="different places"):
         check_installation(mixed)
 
 
