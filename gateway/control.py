@@ -9,16 +9,20 @@ import json
 import logging
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.errors import ConfigError, PosthouseError
+
 log = logging.getLogger(__name__)
 
 MAX_SOCKET_PATH_BYTES = 100
 """A socket's path may hold about 108 bytes."""
-MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 8 * 1024 * 1024
+"""The console's longest line (`streams.MAX_LINE_BYTES`), each byte escaped as six."""
 ANSWER_SECONDS = 10.0
 
 Handler = Callable[[dict[str, Any], asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -48,20 +52,18 @@ class ControlServer:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
-        """Listen. A socket file left by a dead daemon is replaced (the home's lock is ours)."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """Listen. A socket that a dead daemon left is replaced, and nothing else.
+
+        Raises:
+            ConfigError: there can be no socket at this path, or it is not ours.
+        """
         try:
-            # Narrow before anybody can connect: whoever can, can chat as the console's user.
-            previous = os.umask(0o177)
-            try:
-                sock.bind(str(self.path))
-            finally:
-                os.umask(previous)
-        except BaseException:
-            sock.close()
-            raise
+            _clear(self.path)
+            sock = _bound(self.path)
+        except OSError as exc:
+            raise ConfigError(
+                [f"gateway.control_socket: {self.path} can not be used: {exc.strerror or exc}"]
+            ) from exc
         self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE_BYTES)
 
     async def close(self) -> None:
@@ -96,6 +98,37 @@ class ControlServer:
             writer.close()
 
 
+def _clear(path: Path) -> None:
+    """Take away what a dead daemon left. The configuration may name any path, so look first."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConfigError([f"gateway.control_socket: {path} is there already, and no socket"])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_SECONDS)
+        with contextlib.suppress(ConnectionRefusedError):
+            sock.connect(str(path))
+            raise ConfigError([f"gateway.control_socket: another process listens at {path}"])
+    path.unlink()
+
+
+def _bound(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Narrow before anybody can connect: whoever can, can chat as the console's user.
+        previous = os.umask(0o177)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(previous)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     line = await reader.readline()
     if not line.strip():
@@ -104,6 +137,11 @@ async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise ValueError("a request is one JSON object")
     return value
+
+
+async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The other side of `ControlServer`, for `read_line` and `send_line`."""
+    return await asyncio.open_unix_connection(str(path), limit=MAX_LINE_BYTES)
 
 
 async def read_line(reader: asyncio.StreamReader) -> dict[str, Any] | None:
@@ -137,7 +175,11 @@ class RemoteTerminal:
 
 
 def ask(path: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Ask the running daemon, for commands that need no event loop. None: no daemon answers."""
+    """Ask the running daemon, for commands that need no event loop. None: no daemon answers.
+
+    Raises:
+        PosthouseError: it belongs to another user.
+    """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(ANSWER_SECONDS)
@@ -145,6 +187,10 @@ def ask(path: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
             sock.sendall(json.dumps(request).encode() + b"\n")
             with sock.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE_BYTES)
-    except (FileNotFoundError, ConnectionError, TimeoutError):
+    except PermissionError as exc:
+        raise PosthouseError(
+            f"{path} belongs to another user; ask as that one, or as root"
+        ) from exc
+    except (FileNotFoundError, NotADirectoryError, ConnectionError, TimeoutError):
         return None
     return dict(json.loads(line)) if line else None

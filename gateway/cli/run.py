@@ -21,7 +21,7 @@ from gateway.config.environment import (
 )
 from gateway.config.loading import load_config
 from gateway.config.models import Config
-from gateway.control import ask, read_line, send_line, socket_path
+from gateway.control import ask, connect, read_line, send_line, socket_path
 from gateway.home_lock import claimed
 from gateway.installation import check_installation
 from gateway.logs import set_up
@@ -39,6 +39,8 @@ ANTHROPIC_API_KEY (or model.base_url in config.yaml) and start again."""
 NO_PLATFORMS = """\
 No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN and put your
 numeric user id into allow_from in {file}."""
+GONE = """\
+The gateway went away. What it had taken is kept and will be answered; `posthouse chat` shows it."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,7 +123,7 @@ def _introduce(
 
 async def _attach(socket: Path) -> int:
     """Be a terminal of the running daemon until the input ends and everything is answered."""
-    reader, writer = await asyncio.open_unix_connection(str(socket))
+    reader, writer = await connect(socket)
     streams = standard_streams()
     await send_line(writer, {"op": "chat"})
     typing = asyncio.ensure_future(_send_lines(streams, writer))
@@ -136,7 +138,7 @@ async def _attach(socket: Path) -> int:
     finally:
         typing.cancel()
         writer.close()
-    print("the gateway went away; what was sent is stored", file=sys.stderr)  # noqa: T201
+    print(GONE, file=sys.stderr)  # noqa: T201
     return exits.FAILED
 
 

@@ -17,13 +17,15 @@ from typing import Any
 
 import pytest
 
+from agent.errors import ConfigError, PosthouseError
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.main import main
 from gateway.cli.output import plain
 from gateway.config.models import Config
-from gateway.control import ControlServer, ask, read_line, send_line, socket_path
+from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
 from gateway.logs import CONVERSATION, set_up
+from gateway.platforms.console.streams import MAX_LINE_BYTES
 from gateway.sdnotify import ServiceManager
 
 ROOT = Path(__file__).parents[3]
@@ -145,6 +147,55 @@ class TestControl:
         server = ControlServer(path, {})
         await server.start()
         await server.close()
+
+    async def test_only_a_dead_socket_is_replaced(self, tmp_path: Path) -> None:
+        notes = tmp_path / "notes.txt"
+        notes.write_text("precious")
+        with pytest.raises(ConfigError, match="no socket"):
+            await ControlServer(notes, {}).start()
+        assert notes.read_text() == "precious"
+        live = ControlServer(tmp_path / "c.sock", {})
+        await live.start()
+        try:
+            with pytest.raises(ConfigError, match="another process listens"):
+                await ControlServer(live.path, {}).start()
+            answer = await asyncio.to_thread(ask, live.path, {"op": "x"})
+            assert answer == {"error": "unknown operation 'x'"}
+        finally:
+            await live.close()
+
+    async def test_a_folder_that_is_not_there_is_told_in_words(self, tmp_path: Path) -> None:
+        path = tmp_path / "missing" / "c.sock"
+        with pytest.raises(ConfigError, match=r"control_socket.*No such file"):
+            await ControlServer(path, {}).start()
+
+    @pytest.mark.skipif(os.getuid() == 0, reason="root may connect to everything")
+    def test_a_socket_of_somebody_else(self, tmp_path: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(tmp_path / "c.sock"))
+            server.listen()
+            (tmp_path / "c.sock").chmod(0)
+            with pytest.raises(PosthouseError, match="another user"):
+                ask(tmp_path / "c.sock", {"op": "status"})
+
+    async def test_the_longest_answer_and_the_longest_line_fit(self, tmp_path: Path) -> None:
+        longest = "\x01" * MAX_LINE_BYTES  # each is six bytes on the wire
+
+        async def chat(request: dict[str, Any], reader: Any, writer: Any) -> None:
+            message = await read_line(reader)
+            await send_line(writer, message or {})
+
+        server = ControlServer(tmp_path / "c.sock", {"chat": chat})
+        await server.start()
+        try:
+            reader, writer = await connect(server.path)
+            await send_line(writer, {"op": "chat"})
+            echo = asyncio.ensure_future(read_line(reader))
+            await send_line(writer, {"text": longest})
+            assert await echo == {"text": longest}
+            writer.close()
+        finally:
+            await server.close()
 
     def test_long_home_gets_a_short_socket(self, tmp_path: Path) -> None:
         home = tmp_path / ("x" * 120)
