@@ -2,25 +2,37 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+RUNTIME := $(VENV)/.runtime
+STAMP := $(VENV)/.development
+USUAL := not torture and not bench and not real_model
 
-.PHONY: run test check fmt bench torture acceptance clean help
+.PHONY: install run test check fmt bench torture clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
+	@echo "make install    only the set-up: what the service needs"
 	@echo "make test       everything that proves the product, make check included"
 	@echo "make check      format, lint, types, import contracts"
 	@echo "make fmt        format the code"
 	@echo "make bench      speed and memory as ratios against a limit twin"
 	@echo "make torture    the long variants of the kill and fault tests"
 
-$(STAMP): pyproject.toml constraints.txt
+# What running needs, and on top of it what working on it needs.
+$(RUNTIME): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing posthouse and its pinned dependencies into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PIP) -e .
+	@touch $(RUNTIME)
+
+$(STAMP): $(RUNTIME)
+	@echo "Installing the development tools into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
 	@touch $(STAMP)
 
-run: $(STAMP)
+install: $(RUNTIME)
+
+run: $(RUNTIME)
 	@$(BIN)/posthouse run
 
 check: $(STAMP)
@@ -33,8 +45,10 @@ fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The daemon as a process gets the machine for itself: its deadlines are those of real life.
 test: check
-	$(BIN)/python -m pytest -m "not torture and not bench and not real_model"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "$(USUAL) and not acceptance"
+	$(BIN)/python -m pytest -m "$(USUAL) and acceptance"
 
 torture: $(STAMP)
 	$(BIN)/python -m pytest -m torture --timeout 5400

@@ -22,6 +22,8 @@ from tests.unit.storage.kill_scenarios import SCENARIOS, content_of
 ROOT = Path(__file__).parents[3]
 _KILLED_AT: set[str] = set()
 
+pytestmark = pytest.mark.xdist_group("store-kill")  # the last test sums up the others
+
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 async def test_killed_at_every_point(scenario: str, tmp_path: Path) -> None:
