@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.errors import StoreUnavailable
@@ -21,10 +22,13 @@ from gateway.platforms.contract import (
     Report,
     SendUnavailable,
 )
+from gateway.tasks import StopReason, StopSignal, run_stoppable
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+LEAVE_SECONDS = 1.0
+"""What reading from a terminal may take to end, once nobody looks at it any more."""
 
 
 class Terminal(Protocol):
@@ -41,6 +45,14 @@ class Terminal(Protocol):
             OSError: nobody reads it any more.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seat:
+    """A terminal in use. ``gone`` is requested when nobody reads it any more."""
+
+    terminal: Terminal
+    gone: StopSignal = field(default_factory=StopSignal)
 
 
 class ConsolePlatform:
@@ -69,7 +81,7 @@ class ConsolePlatform:
         self._idle = idle
         self._on_attach = on_attach
         self._standard = standard
-        self._terminals: list[Terminal] = []
+        self._seats: set[_Seat] = set()
         self._intake: asyncio.Future[Intake] | None = None
 
     @property
@@ -95,16 +107,30 @@ class ConsolePlatform:
         await self.attach(self._standard)
 
     async def attach(self, terminal: Terminal) -> None:
-        """Serve a terminal until it has no more lines and all answers are shown."""
+        """Serve a terminal until it has no more lines and all answers are shown, or it is gone."""
         intake = await asyncio.shield(self._started())
-        self._terminals.append(terminal)
+        seat = _Seat(terminal)
+        self._seats.add(seat)
         self._on_attach()
         try:
-            async for line in terminal.lines():
-                await self._take(intake, line)
-            await self._idle()
-        finally:
-            self._terminals.remove(terminal)
+            await run_stoppable(
+                lambda: self._serve(terminal, intake),
+                seat.gone,
+                self._clock,
+                name="console",
+                grace_seconds=LEAVE_SECONDS,
+            )
+        except asyncio.CancelledError:
+            raise  # a stop: whoever sits here still sees what is answered until `close`
+        except BaseException:
+            self._seats.discard(seat)
+            raise
+        self._seats.discard(seat)
+
+    async def _serve(self, terminal: Terminal, intake: Intake) -> None:
+        async for line in terminal.lines():
+            await self._take(intake, line)
+        await self._idle()
 
     def render(self, text: str) -> list[PartDraft]:
         return rendering.render(text)
@@ -114,12 +140,13 @@ class ConsolePlatform:
         if repeat:
             text = rendering.REPEAT_MARK + text
         shown = 0
-        for terminal in list(self._terminals):
+        for seat in [seat for seat in self._seats if seat.gone.reason is None]:
             try:
-                await terminal.show(text)
+                await seat.terminal.show(text)
                 shown += 1
             except OSError as exc:
                 log.info("a console is gone", extra={"reason": str(exc)})
+                seat.gone.request(StopReason.USER)
         if not shown:
             raise SendUnavailable("no console is open")
         return self._ids.new("shown")
@@ -128,7 +155,7 @@ class ConsolePlatform:
         return None
 
     async def close(self) -> None:
-        return None
+        self._seats.clear()
 
     def _started(self) -> asyncio.Future[Intake]:
         """The intake, once the platform runs; terminals may attach before."""

@@ -151,18 +151,32 @@ async def test_a_slow_output_gets_everything_and_blocks_nobody() -> None:
     assert sink.taken == b"slow but whole\n"
 
 
-async def test_nobody_reads_the_output() -> None:
-    hold = asyncio.Event()
-    platform = make(StandardStreams(io.BytesIO(b"hi\n"), BrokenPipe()), idle=hold.wait)
+async def test_nobody_reads_the_output_so_the_chat_is_over() -> None:
+    # `posthouse chat | head -1`: the answers stay owed, and nothing is left to wait for.
+    platform = make(StandardStreams(io.BytesIO(b"hi\n"), BrokenPipe()), idle=asyncio.Event().wait)
     intake = RecordingIntake()
     run = asyncio.create_task(platform.run(intake, Reports()))
     await intake.wait_messages(1)
     with pytest.raises(SendUnavailable):
         await platform.send(HERE, part("hello"))
-    hold.set()
-    await run
+    await asyncio.wait_for(run, 20)
     with pytest.raises(SendUnavailable):
         await platform.send(HERE, part("nobody is there at all"))
+
+
+async def test_a_stop_still_shows_what_the_drain_brings() -> None:
+    sink = io.BytesIO()
+    platform = make(StandardStreams(io.BytesIO(b"hi\n"), sink), idle=asyncio.Event().wait)
+    intake = RecordingIntake()
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.wait_messages(1)
+    run.cancel()
+    await asyncio.wait({run})
+    await platform.send(HERE, part("done before the end"))
+    assert sink.getvalue() == b"done before the end\n"
+    await platform.close()
+    with pytest.raises(SendUnavailable):
+        await platform.send(HERE, part("too late"))
 
 
 async def test_a_terminal_that_attaches_shares_the_chat() -> None:
