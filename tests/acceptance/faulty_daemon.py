@@ -1,8 +1,9 @@
 """The real daemon over a store that kills its own process at a named point.
 
 `python -m tests.acceptance.faulty_daemon --point P --platform NAME --occurrence N --hits FILE
---config FILE`. Before it dies it appends the hit to the file and waits until that is on the disk,
-so that a test can tell a kill at the point from any other end.
+--armed FILE --config FILE`. It counts from when the second file exists. Before it dies it appends
+the hit to the first one and waits until that is on the disk, so that a test can tell a kill at the
+point from any other end.
 """
 
 from __future__ import annotations
@@ -47,14 +48,17 @@ def platform_of_key(session_key: str) -> str:
 class Trap:
     """Counts how often the point is passed for its platform, and dies the n-th time."""
 
-    def __init__(self, point: str, platform: str, occurrence: int, hits: Path) -> None:
+    def __init__(
+        self, point: str, platform: str, occurrence: int, *, hits: Path, armed: Path
+    ) -> None:
         self.point = point
         self.platform = platform
         self._left = occurrence
         self._hits = hits
+        self._armed = armed
 
     def passed(self, point: str, platform: str | None, detail: str = "") -> None:
-        if point != self.point or platform != self.platform:
+        if point != self.point or platform != self.platform or not self._armed.exists():
             return
         self._left -= 1
         if self._left > 0:
@@ -193,13 +197,19 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--platform", required=True)
     parser.add_argument("--occurrence", type=int, default=1)
     parser.add_argument("--hits", type=Path, required=True)
+    parser.add_argument("--armed", type=Path, required=True)
     parser.add_argument("--config", required=True)
     options = parser.parse_args(argv)
-    trap = Trap(options.point, options.platform, options.occurrence, options.hits)
-
-    from gateway.cli.run import serve
+    trap = Trap(
+        options.point,
+        options.platform,
+        options.occurrence,
+        hits=options.hits,
+        armed=options.armed,
+    )
 
     from gateway.cli.main import build_parser
+    from gateway.cli.run import serve
 
     arguments = build_parser().parse_args(["run", "--config", options.config])
     return int(serve(arguments, decorate_store=lambda store: FaultyStore(store, trap)))

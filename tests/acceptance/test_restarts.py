@@ -129,7 +129,7 @@ async def test_a_tool_is_not_run_again_by_the_host(world: World) -> None:
     daemon = world.daemon(
         launcher=(
             "-m", "tests.acceptance.faulty_daemon", "--point", "before-tool-result-row",
-            "--platform", "telegram", "--hits", str(hits),
+            "--platform", "telegram", "--hits", str(hits), "--armed", str(world.home),
         ),
         config=world.home / "config.yaml",
     ).start()  # fmt: skip

@@ -166,7 +166,8 @@ async def test_undisturbed(world: World) -> None:
     assert overflow.sessions_now() > overflow.sessions, "an overflow is answered by a compression"
     assert failure.happened
     assert failure.said_after() > 1, "the chat goes on after a failed summary"
-    assert any("compress" in notice.lower() for notice in talk.notices()), "the user is told"
+    told = [notice for notice in talk.notices() if "could not be compressed" in notice]
+    assert len(told) == 1, "the user is told, once"
     assert fallback_summaries(database) == 0
 
 
@@ -255,10 +256,11 @@ class Killing:
         self.talk = talk
         self.kills = 0
         self._hits = hits
+        self._caught_up = False
         self._random = random.Random(seed)
         self._config = world.configure()
         self._chats = {
-            name: itertools.cycle(n for n, chat in talk.chats.items() if chat.platform == name)
+            name: itertools.cycle([n for n, chat in talk.chats.items() if chat.platform == name])
             for name in PLATFORMS
         }
 
@@ -267,14 +269,8 @@ class Killing:
     ) -> None:
         """Kill at all of these points and at random moments, then let everything be answered."""
         await self._first_words()
-        named = [*points]
-        self._random.shuffle(named)
-        # Never two at random in a row: a turn that crashes three times without having come any
-        # further is set aside, and rightly.
-        random_before = set(self._random.sample(range(len(named)), at_random))
-        stages: list[tuple[str, str] | None] = []
-        for n, point in enumerate(named):
-            stages += [None, point] if n in random_before else [point]
+        stages: list[tuple[str, str] | None] = [*points, *([None] * at_random)]
+        self._random.shuffle(stages)
         for stage in stages:
             if stage is None:
                 await self._kill_at_random()
@@ -309,23 +305,36 @@ class Killing:
 
     async def _kill_at_random(self) -> None:
         daemon = self.world.daemon().start()
+        if not self._caught_up:
+            await self._catch_up(daemon)
+        elif self._random.random() < 0.7:
+            await daemon.ready()
+            self._caught_up = False
         for platform in PLATFORMS:
             for _ in range(self._random.randint(1, FED_AT_RANDOM)):
                 self._say(platform, self._random.choice(CHANGING))
-        if self._random.random() < 0.8:
-            await daemon.ready()
         await asyncio.sleep(self._random.uniform(0.0, 1.0))
         await daemon.kill()
 
     async def _kill_at_point(self, point: str, platform: str) -> None:
         before = self.hits()[point, platform]
+        armed = self._hits.with_suffix(f".armed{self.kills}")
         options = [
             "--point", point, "--platform", platform, "--hits", str(self._hits),
+            "--armed", str(armed),
             "--occurrence", str(self._random.randint(1, 6) if point == "inside-split" else 1),
         ]  # fmt: skip
         daemon = self.world.daemon(
             launcher=("-m", "tests.acceptance.faulty_daemon", *options), config=self._config
-        ).start()
+        )
+        if self._caught_up:
+            # What is left over from the kill before may spring it, right in the start.
+            armed.touch()
+            daemon.start()
+            self._caught_up = False
+        else:
+            await self._catch_up(daemon.start())
+            armed.touch()
         deadline = time.monotonic() + ANSWER_SECONDS
         while daemon.exit_code is None:
             said = self._say(platform, self._random.choice(KIND_FOR[point]))
@@ -334,6 +343,14 @@ class Killing:
                 await asyncio.sleep(0.02)
         assert daemon.exit_code == -9, daemon.log_tail()
         assert self.hits()[point, platform] == before + 1
+
+    async def _catch_up(self, daemon: Daemon) -> None:
+        """Let everything be answered at least before every second kill.
+
+        A turn that crashes three times without having come any further is set aside, and rightly.
+        """
+        await hear(self.talk, list(self.talk.said), daemon)
+        self._caught_up = True
 
     def _say(self, platform: str, kind: Kind) -> Said:
         return self.talk.say(next(self._chats[platform]), kind)
@@ -358,7 +375,8 @@ async def test_killed_very_often(world: World, tmp_path: Path, seed: int) -> Non
 async def test_stopped_in_the_middle_of_turns(world: World, outlasts_the_drain: bool) -> None:
     """SIGTERM: what can end in time does, the rest goes on after the next start; exit code 0."""
     talk = start_talk(world, seed=3)
-    world.configure(gateway={"drain_seconds": 2})
+    drain_seconds = 2 if outlasts_the_drain else 15
+    world.configure(gateway={"drain_seconds": drain_seconds})
     daemon = await world.run()
     first = [talk.say(chat, "plain").tag for chat in talk.chats]
     await hear(talk, first, daemon)
@@ -367,14 +385,14 @@ async def test_stopped_in_the_middle_of_turns(world: World, outlasts_the_drain: 
     waiting = [talk.say(chat, "plain").tag for chat in talk.chats]
     world.anthropic.when(
         Match(where=lambda request: slow_tag(request) in slow),
-        Fault("hang") if outlasts_the_drain else slowed(talk, seconds=1.0),
+        Fault("hang") if outlasts_the_drain else slowed(talk, seconds=0.5),
         times=None,
     )
     await eventually(lambda: world.anthropic.records.in_flight >= 4, 10.0, "four turns at work")
     code, seconds = await daemon.terminate()
 
     assert code == 0
-    assert seconds < 2 + 8
+    assert seconds < drain_seconds + 8
     shown_in_time = set(slow) - set(talk.unanswered(slow))
     assert shown_in_time == (set() if outlasts_the_drain else slow)
     assert world.database().states("turns").get("running") is None
