@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,17 +51,17 @@ def fate_of(
     turn: InterruptedTurn,
     items: Sequence[InboxItem],
     policies: Mapping[str, PlatformPolicy],
-    stops: Mapping[str, int],
+    stop_id: int | None,
     now: float,
 ) -> Fate:
-    """Decide about one turn (pure). ``stops``: the newest unanswered /stop row by session key."""
+    """Decide about one turn (pure). ``stop_id``: the unanswered /stop row that was meant for it."""
     if not items:
         return Fate.NO_MESSAGE
     if any(_is_off(item, policies) for item in items):
         return Fate.PLATFORM_OFF
     if not all(_allowed(item, policies) for item in items):
         return Fate.NOT_ALLOWED
-    if stops.get(turn.session_key, 0) > max(turn.inbox_ids, default=0):
+    if stop_id is not None:
         return Fate.STOPPED
     # A start that lies far ahead means that the clock was set back: its age is unknown.
     if abs(now - turn.started_at) > RESUME_WITHIN_SECONDS:
@@ -95,12 +96,17 @@ class Recovery:
         interrupted = await self._sessions.recover_turns()
         owed = await self._delivery.start()
         waiting = await self._mailbox.open_inbox()
-        stops = {item.record.session_key: item.id for item in waiting if _is_stop(item)}
+        stops = _stops(waiting, self._policies)
+        settled: set[int] = set()
         resumed = 0
-        stopped: set[int] = set()
         for turn in interrupted:
             items = await self._mailbox.inbox_items(turn.inbox_ids)
-            fate = fate_of(turn, items, self._policies, stops, self._clock.now())
+            newest = max(turn.inbox_ids, default=0)
+            asked = stops.get(turn.session_key, [])
+            stop_id = next((n for n in asked if n > newest), None)
+            # What an older one was meant for is over: it must not hit the turn that came after it.
+            settled.update(n for n in asked if n < newest)
+            fate = fate_of(turn, items, self._policies, stop_id, self._clock.now())
             log.info("interrupted turn", extra={"turn_id": turn.ticket.turn_id, "fate": fate.value})
             if fate is Fate.RESUME:
                 self._dispatch.resume(turn, items[-1])
@@ -108,8 +114,8 @@ class Recovery:
                 continue
             if fate is not Fate.PLATFORM_OFF:
                 await self._abandon(turn, items, fate)
-            if fate is Fate.STOPPED:
-                stopped.add(stops[turn.session_key])
+            if fate is Fate.STOPPED and stop_id is not None:
+                settled.add(stop_id)
         refused = left = 0
         for item in waiting:
             if _is_off(item, self._policies):
@@ -117,7 +123,7 @@ class Recovery:
             elif not _allowed(item, self._policies):
                 refused += 1
                 await self._mailbox.answer_inbox([item.id])
-            elif item.id in stopped:
+            elif item.id in settled:
                 draft = OutboxDraft(item.record.address, texts.STOPPED, "command")
                 self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
             else:
@@ -155,6 +161,17 @@ def _allowed(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
 def _is_off(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
     """A platform that is switched off keeps what it brought, until it is back."""
     return item.record.address.platform not in policies
+
+
+def _stops(
+    waiting: Sequence[InboxItem], policies: Mapping[str, PlatformPolicy]
+) -> Mapping[str, Sequence[int]]:
+    """The unanswered /stop rows by session key, oldest first."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for item in waiting:
+        if _is_stop(item) and _allowed(item, policies):
+            found[item.record.session_key].append(item.id)
+    return found
 
 
 def _is_stop(item: InboxItem) -> bool:

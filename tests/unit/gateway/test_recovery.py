@@ -120,6 +120,46 @@ async def test_a_stop_that_came_before_the_crash_holds(clock: FakeClock) -> None
     assert sorted(rig.platform.texts()) == sorted([texts.STOPPED, "re: m2"])
 
 
+async def store(rig: Rig, *texts_: str, first: int, sender: str = "111") -> None:
+    """Rows that were committed, and then the process was killed."""
+    pattern = (await rig.store.inbox_items([1]))[0].record
+    for n, text in enumerate(texts_, first):
+        kind = "command" if text.startswith("/") else "message"
+        payload = {**pattern.payload, "sender_id": sender}
+        await rig.store.accept(
+            replace(pattern, kind=kind, text=text, message_id=str(n), payload=payload)
+        )
+
+
+async def test_a_stop_of_before_does_not_hit_the_next_turn(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await send(rig, "m1")
+    await store(rig, "/stop", first=2)  # its answer was not stored before the crash
+    rig.hold("m3", asyncio.Event())
+    await send(rig, "m3", first=3)
+    await restart(rig, orderly=False)
+    assert sorted(rig.platform.texts()) == sorted(["re: m1", texts.STOPPED, "re: m3"])
+
+
+async def test_each_stop_hits_its_own_turn(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1")
+    await store(rig, "/stop", "m3", "/stop", first=2)
+    await restart(rig, orderly=False)
+    assert rig.platform.texts() == [texts.STOPPED, texts.STOPPED]
+    assert [text for _, text in await rig.rows(KEY)] == ["m1", "m3"]
+
+
+async def test_the_stop_of_somebody_who_lost_access_stops_nobody(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1")
+    await store(rig, "/stop", first=2, sender="222")
+    await restart(rig, orderly=False)
+    assert rig.platform.texts() == ["re: m1"]
+
+
 async def test_a_turn_that_kills_the_daemon_is_set_aside(clock: FakeClock) -> None:
     rig = Rig(clock)
     rig.hold("m1", asyncio.Event())
