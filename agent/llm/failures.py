@@ -28,6 +28,8 @@ from agent.errors import (
 )
 
 MAX_TEXT_CHARS = 300
+MAX_READ_CHARS = 2000
+"""Of a refusal; what a stranger's server sends must not keep the event loop busy."""
 LONG_CONTEXT_TIER_TOKENS = 200_000
 _MIN_LIMIT_TOKENS, _MAX_LIMIT_TOKENS = 1024, 10_000_000
 _SECRET = re.compile(r"\bsk-[\w.*…-]+|\bBearer\s+\S+", re.IGNORECASE)
@@ -53,7 +55,7 @@ _OVERFLOW = re.compile(
     r"|exceeds the limit of \d+ tokens",
     re.IGNORECASE,
 )
-_SUM_TOO_HIGH = re.compile(r"(\d+) \+ (\d+) > (\d+)")
+_SUM_TOO_HIGH = re.compile(r"(?<!\d)(\d+) \+ (\d+) > (\d+)")
 _OPENAI_SUM = re.compile(
     r"maximum context length is (\d+) tokens.*?requested.*?(\d+) in the messages.*?(\d+) in the",
     re.IGNORECASE | re.DOTALL,
@@ -61,7 +63,7 @@ _OPENAI_SUM = re.compile(
 _OUTPUT_TOO_HIGH = re.compile(
     r"max_(?:completion_)?tokens['`\"]?\s*(?::|is too large:)\s*(\d+)", re.IGNORECASE
 )
-_OVER = re.compile(r"(\d+)[^\d]*?(?:>|exceeds?|over|larger than)[^\d]*(\d+)", re.IGNORECASE)
+_OVER = re.compile(r"(?<!\d)(\d+)[^\d]*?(?:>|exceeds?|over|larger than)[^\d]*(\d+)", re.IGNORECASE)
 _LIMIT_WORD = re.compile(r"(?:max(?:imum)?|limit|window|context)[^\d]{0,40}?(\d+)", re.IGNORECASE)
 _THINKING = re.compile(
     r"bound to a different conversation"
@@ -93,7 +95,7 @@ class Refusal:
 def classify(refusal: Refusal) -> ModelError:
     """The error of ours that this refusal is."""
     kind, status, rid = refusal.kind, refusal.status, refusal.request_id
-    text, retry = refusal.text, refusal.retry_after_seconds
+    text, retry = refusal.text[:MAX_READ_CHARS], refusal.retry_after_seconds
     said = _short(text) or f"status {status}"
     if kind in ("authentication_error", "permission_error") or status in (401, 403):
         # Nothing of the provider's text: some servers repeat a piece of the key in it.

@@ -55,6 +55,19 @@ def test_overflow(text: str, limit: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"prompt is too long: {'9' * 5000} tokens > {'9' * 5000}",
+        f"prompt is too long: {'9' * 200_000}",
+        "maximum context length is 1 tokens, requested 1 in the messages " * 5000,
+    ],
+)
+def test_a_text_made_to_hurt_is_classified_at_once(text: str) -> None:
+    """Unbounded, these ran into Python's limit for numbers or held the event loop for minutes."""
+    assert type(refused(text)) is ContextOverflow
+
+
+@pytest.mark.parametrize(
     ("text", "limit"),
     [
         (
