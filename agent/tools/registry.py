@@ -75,11 +75,11 @@ class ToolRegistry:
         tool = self._tools.get(name)
         if tool is None:
             return _error(f"the tool {name!r} is no longer available")
-        values, problem = _parsed(arguments)
-        problem = problem or problem_with(values, tool.schema.parameters)
-        if problem:
-            return _error(f"invalid arguments for {name}: {problem}")
         try:
+            values, problem = _parsed(arguments)
+            problem = problem or problem_with(values, tool.schema.parameters)
+            if problem:
+                return _error(f"invalid arguments for {name}: {problem}")
             async with asyncio.timeout(self._deadline_seconds) as deadline:
                 return await tool.run(values, context)
         except ToolError as exc:
@@ -88,11 +88,17 @@ class ToolRegistry:
             if deadline.expired():
                 return _error(f"{name} took longer than {self._deadline_seconds:g} s")
             return self._failed(name, exc)
+        except asyncio.CancelledError as exc:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody said stop: something that the tool waited for was cancelled.
+            return self._failed(name, exc)
         except Exception as exc:  # noqa: BLE001 - a tool is a supervised border: its bug ends its call
             return self._failed(name, exc)
 
     @staticmethod
-    def _failed(name: str, exc: Exception) -> ToolResult:
+    def _failed(name: str, exc: BaseException) -> ToolResult:
         log.error("A tool failed", extra={"tool": name}, exc_info=exc)
         return _error(f"{name} failed unexpectedly")
 

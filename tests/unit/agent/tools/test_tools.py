@@ -73,24 +73,48 @@ def test_schemas_are_sorted_and_names_unique() -> None:
         (ToolError("no such file"), "[error] no such file"),
         (RuntimeError("secret detail"), "[error] fixed failed unexpectedly"),
         (TimeoutError("inner"), "[error] fixed failed unexpectedly"),
+        # Something that the tool waited for was cancelled, but nobody said stop.
+        (asyncio.CancelledError(), "[error] fixed failed unexpectedly"),
     ],
 )
-async def test_every_outcome_is_a_result(outcome: ToolResult | Exception, expected: str) -> None:
+async def test_every_outcome_is_a_result(
+    outcome: ToolResult | BaseException, expected: str
+) -> None:
     assert await said(ToolRegistry([Fixed(outcome)])) == expected
 
 
+async def test_a_schema_that_can_not_be_checked_fails_only_the_call() -> None:
+    odd = Fixed(ToolResult("x"), properties={"n": True})
+    assert await said(ToolRegistry([odd]), call(arguments='{"n": 1}')) == (
+        "[error] fixed failed unexpectedly"
+    )
+
+
+class Hanging(Fixed):
+    """Never comes back."""
+
+    def __init__(self) -> None:
+        super().__init__(ToolResult("x"))
+        self.running = asyncio.Event()
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        self.running.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
 async def test_a_stop_passes() -> None:
-    with pytest.raises(asyncio.CancelledError):
-        await said(ToolRegistry([Fixed(asyncio.CancelledError())]))
+    tool = Hanging()
+    running = asyncio.ensure_future(said(ToolRegistry([tool])))
+    async with asyncio.timeout(10):
+        await tool.running.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
 
 async def test_a_tool_that_hangs_is_given_up() -> None:
-    class Hanging(Fixed):
-        async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-            await asyncio.Event().wait()
-            raise AssertionError("nobody sets it")
-
-    registry = ToolRegistry([Hanging(ToolResult("x"))], deadline_seconds=0.01)
+    registry = ToolRegistry([Hanging()], deadline_seconds=0.01)
     assert await said(registry) == "[error] fixed took longer than 0.01 s"
 
 
