@@ -49,7 +49,7 @@ class History:
         """These were stored behind the list; ``usage`` as it was given to the store."""
         session = self._loaded.session
         anchor = session.anchor
-        if usage is not None:
+        if usage is not None and usage.prompt_tokens > 0:  # as the store takes it
             anchor = UsageAnchor(usage.prompt_tokens, usage.output_tokens, rows[0].id)
         self._loaded = LoadedSession(
             replace(session, anchor=anchor, message_count=session.message_count + len(rows)),

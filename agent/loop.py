@@ -303,13 +303,14 @@ class _Turn:
         """
         await self._keep([note_to_model(FINISH_NOW)])
         response = await self._asker.ask()
-        match judge(response):
-            case Verdict.CUT_TEXT | Verdict.ANSWER:
-                return self._result(final_answer(response.message), response.usage)
-            case _ if text_of(response.message["content"]).strip():
-                return self._result(final_answer(response.message), response.usage)
-            case _:
-                return self._give(OUT_OF_STEPS)
+        verdict = judge(response)
+        if verdict is Verdict.REFUSED:
+            return self._give(REFUSED)
+        if not text_of(response.message["content"]).strip():
+            return self._give(OUT_OF_STEPS)
+        if verdict in (Verdict.CUT_TEXT, Verdict.WINDOW_FULL):
+            return self._result(cut_answer(response.message), response.usage)
+        return self._result(final_answer(response.message), response.usage)
 
     def _give(self, text: str) -> TurnResult:
         """An answer of the host's; what was shown of the model's is taken back."""

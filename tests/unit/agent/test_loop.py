@@ -23,7 +23,7 @@ from agent.errors import (
     ThinkingMismatch,
     ToolError,
 )
-from agent.history import IMAGE_LEFT_OUT
+from agent.history import IMAGE_LEFT_OUT, History
 from agent.loop import LoopSettings, TurnLoop, TurnResult
 from agent.messages import Draft, Keep, Message, Row, ToolSchema, text_of, without_thinking
 from agent.ports import (
@@ -280,6 +280,20 @@ async def test_the_anchor_follows_the_responses(rig: Rig) -> None:
     assert (anchor.prompt_tokens, anchor.output_tokens) == (113, 5)
     assert anchor.through_row_id == (await rig.rows())[1].id
     assert rig.compactor.usages[0].prompt_tokens == 113
+
+
+async def test_a_usage_of_nothing_is_no_measurement(rig: Rig) -> None:
+    """The list in memory and the stored session know the same anchor."""
+    ticket = await rig.begin()
+    loaded = await rig.store.load(ticket.session_id)
+    history, said = History(loaded), Draft({"role": "assistant", "content": "a"})
+    for usage in (Usage(50, 5), Usage(0, 5)):
+        appended = await rig.store.append(ticket, ticket.session_id, [said], anchor_usage=usage)
+        history.append(appended.rows, usage)
+    stored = (await rig.store.session(loaded.session.id)).anchor
+    assert history.loaded.session.anchor == stored
+    assert stored is not None
+    assert stored.prompt_tokens == 50
 
 
 async def test_requests_grow_and_nothing_before_changes(rig: Rig) -> None:
@@ -664,6 +678,22 @@ async def test_a_model_that_will_not_stop_is_stopped(rig: Rig) -> None:
     model.script.append("ok")
     assert (await rig.run(model, "go on")).text == "ok"
     model.verify()
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"),
+    [
+        ("max_tokens", f"so far\n\n{verdicts.CUT_NOTE}"),
+        ("model_context_window_exceeded", f"so far\n\n{verdicts.CUT_NOTE}"),
+        ("refusal", verdicts.REFUSED),
+    ],
+)
+async def test_a_last_answer_that_is_none_is_not_passed_off_as_one(
+    rig: Rig, stop: str, expected: str
+) -> None:
+    rig.settings = LoopSettings(max_iterations=1)
+    model = ScriptedModel(answer("", call("echo")), answer("so far", stop=stop))
+    assert (await rig.run(model)).text == expected
 
 
 async def test_a_split_gives_a_fresh_budget_but_not_for_ever(rig: Rig) -> None:
