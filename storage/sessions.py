@@ -46,6 +46,12 @@ _LINEAGE = (
     "  ON s.parent_session_id = whole.id AND s.link = 'continuation'"
     ") "
 )
+_ONWARD = (
+    "WITH RECURSIVE onward (id) AS ("
+    "  SELECT ?1 UNION SELECT s.id FROM sessions s JOIN onward"
+    "  ON s.parent_session_id = onward.id AND s.link = 'continuation'"
+    ") "
+)
 _INFO = (
     "SELECT s.id, s.conversation_id, s.parent_session_id, s.link, s.source, s.model, s.title,"
     " s.started_at, s.ended_at, s.end_reason, s.message_count,"
@@ -156,8 +162,8 @@ def session(db: Reader, session_id: str) -> Session:
 
 
 def lineage(db: Reader, session_id: str) -> list[Session]:
-    # A child is always made after its parent, so rowids rise along the chain.
-    query = f"{_LINEAGE} {_SESSION} WHERE id IN (SELECT id FROM whole) ORDER BY rowid"
+    # A child is always made after its parent, so serials rise along the chain.
+    query = f"{_LINEAGE} {_SESSION} WHERE id IN (SELECT id FROM whole) ORDER BY serial"
     found = [_decode(row) for row in db.execute(query, (session_id,))]
     if not found:
         raise SessionNotFound(session_id)
@@ -165,7 +171,11 @@ def lineage(db: Reader, session_id: str) -> list[Session]:
 
 
 def tip(db: Reader, session_id: str) -> Session:
-    return lineage(db, session_id)[-1]
+    query = f"{_ONWARD} {_SESSION} WHERE id IN (SELECT id FROM onward) ORDER BY serial DESC LIMIT 1"
+    row = db.execute(query, (session_id,)).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    return _decode(row)
 
 
 def tip_of_conversation(db: Reader, conversation_id: str) -> Session:
@@ -198,8 +208,11 @@ def set_compression(tx: Transaction, session_id: str, state: CompressionState) -
 
 
 def list_sessions(db: Reader, conversation_id: str | None, limit: int) -> list[SessionInfo]:
-    query = f"{_INFO} WHERE ?1 IS NULL OR s.conversation_id = ?1 ORDER BY s.rowid DESC LIMIT ?2"
-    return [SessionInfo(*row) for row in db.execute(query, (conversation_id, max(0, limit)))]
+    # Two statements, because no index serves "this conversation, or any".
+    where = "" if conversation_id is None else "WHERE s.conversation_id = ?2"
+    query = f"{_INFO} {where} ORDER BY s.serial DESC LIMIT ?1"
+    parameters = (max(0, limit),) if conversation_id is None else (max(0, limit), conversation_id)
+    return [SessionInfo(*row) for row in db.execute(query, parameters)]
 
 
 def session_infos(db: Reader, session_ids: tuple[str, ...]) -> list[SessionInfo]:

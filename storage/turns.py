@@ -202,7 +202,8 @@ def interrupt_turn(tx: Transaction, ticket: TurnTicket) -> None:
 def recover_turns(tx: Transaction, crash_limit: int, notice: str) -> list[InterruptedTurn]:
     query = (
         "SELECT id, conversation_id, session_id, user_row_id, session_key, owner, started_at,"
-        f" crashes, crash_row_id, state FROM turns WHERE state IN {_OPEN_STATES} ORDER BY rowid"
+        f" crashes, crash_row_id, state FROM turns WHERE state IN {_OPEN_STATES}"
+        " ORDER BY user_row_id"
     )
     newest = rows.newest_id(tx)
     # Whoever held a lease is gone. Left to expire, it would keep its conversation from being

@@ -17,7 +17,9 @@ CREATE TABLE routes (
 -- Sessions: one segment of a conversation. What changes with each message stands before the long
 -- texts, so that counting a message up writes one page.
 CREATE TABLE sessions (
-    id TEXT NOT NULL PRIMARY KEY,
+    -- The order in which they were made; a bare rowid may be given anew by VACUUM.
+    serial INTEGER NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
     conversation_id TEXT NOT NULL REFERENCES conversations (id),
     parent_session_id TEXT REFERENCES sessions (id),
     link TEXT CHECK (link IN ('continuation', 'branch')),

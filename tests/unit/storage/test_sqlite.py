@@ -314,6 +314,28 @@ async def test_a_second_continuation_is_impossible(path: Path, store: SqlStore) 
         )
 
 
+async def test_the_order_of_sessions_is_a_column_that_vacuum_keeps(
+    path: Path, store: SqlStore, clock: FakeClock, ids: SequentialIds
+) -> None:
+    """SQLite may give bare rowids anew; ids are random, and clocks jump."""
+    loaded = await talk(store, said("a"))
+    clock.set_wall(clock.now() - 86_400)
+    child = (await store.split(split_of(loaded, SUMMARY))).tip
+    other = await store.start_conversation("another key", OWNER, PREFIX)
+    order = [loaded.session.id, child.id, other.id]
+    await store.close()
+    run_sql(path, "VACUUM")
+    again = await open_store(path, clock=clock, ids=ids)
+    assert [s.id for s in await again.lineage(child.id)] == order[:2]
+    assert (await again.tip(loaded.session.id)).id == child.id
+    assert [info.id for info in await again.list_sessions()] == order[::-1]
+    await again.close()
+    with sqlite3.connect(path) as db:
+        made = db.execute("SELECT id FROM sessions ORDER BY serial").fetchall()
+    db.close()
+    assert [row[0] for row in made] == order
+
+
 async def test_a_numbered_title(path: Path, store: SqlStore) -> None:
     loaded = await talk(store, said("one"))
     run_sql(path, "UPDATE sessions SET title = 'Trip'")

@@ -1,0 +1,105 @@
+"""No step of the daily road walks through a table that grows for ever."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.mail import Cursor, OutboxDraft, PartDraft
+from agent.messages import Keep
+from agent.ports import Usage
+from agent.sessions import CompressionState, RewriteRequest, SplitRequest, TurnOpening
+from storage import changes, mailbox, search, sessions, turns
+from storage.database import Transaction
+from storage.migrate import migrate
+from tests.contract.store_suite import CHAT, KEY, OWNER, PREFIX, SUMMARY, inbound, said, user
+from tests.fakes.clock import SequentialIds
+
+Step = Callable[[Transaction], object]
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, 0.0)
+    yield connection
+    connection.close()
+
+
+def plans_of(connection: sqlite3.Connection, life: Step) -> dict[str, list[str]]:
+    """Each statement that a piece of the store's life runs, with SQLite's plan for it."""
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    life(Transaction(connection, SequentialIds(), lambda _: 1))
+    connection.set_trace_callback(None)
+    return {
+        sql: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+        for sql in dict.fromkeys(statements)
+        if sql.startswith(("SELECT", "UPDATE", "DELETE", "INSERT", "WITH"))
+    }
+
+
+def a_life(tx: Transaction) -> None:
+    receipt = mailbox.accept(tx, inbound(1), Cursor("telegram", "7", "111", "1"))
+    mailbox.accept(tx, inbound(1), None)
+    mailbox.quarantine(tx, "telegram", "7", "9", "{", "unreadable")
+    opening = TurnOpening(KEY, OWNER, (receipt.inbox_id,), user("hello"), PREFIX)
+    ticket = turns.begin_turn(tx, opening)
+    turns.begin_turn(tx, opening)
+    turns.append(tx, ticket, ticket.session_id, [said("a")], Usage(9, 9))
+    turns.recover_turns(tx, 3, "set aside")
+    loaded = turns.resume_turn(tx, ticket)
+    draft = OutboxDraft(CHAT, "answer")
+    (item,) = turns.finish_turn(tx, ticket, ticket.session_id, "done", said("b"), None, [draft])
+    (part,) = mailbox.plan_parts(tx, item.id, [PartDraft({})])
+    mailbox.mark_part(tx, part.id, "sent", "55", None)
+    mailbox.fail_outbox(tx, mailbox.owe(tx, draft, None).id, "no")
+    mailbox.answer_inbox(tx, [receipt.inbox_id], [])
+    sessions.acquire_lease(tx, ticket.conversation_id, "me", 60)
+    newest = loaded.last_row_id
+    changes.rewrite(tx, RewriteRequest(ticket.session_id, 0, newest, (SUMMARY, Keep(newest))))
+    assert changes.split(
+        tx,
+        SplitRequest(
+            ticket.conversation_id, ticket.session_id, 1, newest, (SUMMARY,), CompressionState()
+        ),
+    ).applied
+    sessions.start_conversation(tx, KEY, OWNER, PREFIX, "reset")
+
+
+def looking(tx: Transaction) -> None:
+    a_life(tx)
+    connection = tx.execute("SELECT 1").connection
+    mailbox.open_inbox(connection)
+    mailbox.inbox_items(connection, [1])
+    mailbox.waiting_count(connection, KEY)
+    mailbox.owed(connection)
+    mailbox.cursors(connection, "telegram", "7")
+    conversation = sessions.conversation_for_key(tx, KEY)
+    assert conversation is not None
+    sessions.conversation(tx, conversation.id)
+    sessions.lineage(tx, conversation.tip_session_id)
+    sessions.tip(tx, conversation.tip_session_id)
+    sessions.list_sessions(tx, conversation.id, 5)
+    sessions.session_infos(tx, (conversation.tip_session_id,))
+    changes.load(tx, conversation.tip_session_id, None)
+    search.window(connection, 1, 5, 5)
+    search.conversation_of_message(connection, 1)
+    search.all_rows(connection, conversation.tip_session_id)
+
+
+def test_every_statement_finds_its_rows_by_an_index(connection: sqlite3.Connection) -> None:
+    plans = plans_of(connection, looking)
+    assert len(plans) > 50
+    growing = re.compile(r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c)\b")
+    # A partial index holds only what is open at this moment: to walk through it is to use it.
+    open_only = re.compile(r"USING INDEX (inbox_waiting|outbox_owed|turns_open)$")
+    walks = {
+        sql: plan
+        for sql, plan in plans.items()
+        if any(growing.match(line) and not open_only.search(line) for line in plan)
+    }
+    assert walks == {}
