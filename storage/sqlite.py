@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Concatenate
+from typing import Any
 from urllib.parse import quote
 
 import aiosqlite
@@ -24,7 +24,7 @@ from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
 from storage.migrate import check_version, migrate, shipped
-from storage.store import P, SqlArchive, SqlStore, T
+from storage.store import A, SqlArchive, SqlStore, T
 
 _log = logging.getLogger(__name__)
 
@@ -86,16 +86,11 @@ class Connection:
             raise
         return raw
 
-    async def run(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+    async def run(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> T:
         """Run this on the connection's thread, behind what was asked before."""
         if self._raw is None:
             raise StoreUnavailable("the store is closed")
-        result: T = await self._driver._execute(function, self._raw, *args, **kwargs)  # type: ignore[no-untyped-call]
+        result: T = await self._driver._execute(function, self._raw, *args)  # type: ignore[no-untyped-call]
         return result
 
     async def close(self) -> None:
@@ -128,20 +123,10 @@ class SqliteWriting:
         self._writer = writer
         self._serving = asyncio.ensure_future(connection.run(writer.serve))
 
-    def write(
-        self,
-        function: Callable[Concatenate[Transaction, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Awaitable[T]:
+    def write(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         return self._writer.submit(function, args)
 
-    def write_alone(
-        self,
-        function: Callable[Concatenate[Transaction, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Awaitable[T]:
+    def write_alone(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         return self._writer.submit(function, args, alone=True)
 
     async def close(self) -> None:
@@ -161,12 +146,7 @@ class SqliteReading:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def read(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+    async def read(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> T:
         try:
             return await self._connection.run(_in_read_transaction, function, args)
         except sqlite3.Error as exc:

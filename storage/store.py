@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from agent.mail import (
     Cursor,
@@ -41,19 +41,14 @@ from storage import changes, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import identity
 
-P = ParamSpec("P")
+A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
 class Reading(Protocol):
     """A way to read what is committed."""
 
-    async def read(
-        self,
-        function: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
+    async def read(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> T:
         """Run this on a read-only connection's thread, in one read transaction."""
         ...
 
@@ -65,21 +60,11 @@ class Reading(Protocol):
 class Writing(Protocol):
     """The way to the one writer."""
 
-    def write(
-        self,
-        function: Callable[Concatenate[Transaction, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Awaitable[T]:
+    def write(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         """Run this in a transaction that it may share with other calls."""
         ...
 
-    def write_alone(
-        self,
-        function: Callable[Concatenate[Transaction, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Awaitable[T]:
+    def write_alone(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         """Run this in a transaction of its own: it takes long."""
         ...
 
