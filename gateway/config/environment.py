@@ -106,7 +106,9 @@ def find_config_file(option: str | None, home: Home) -> Path | None:
             raise ConfigError([f"{path}: there is no such file (--config)"])
         return path
     path = home.path / "config.yaml"
-    return path if path.is_file() else None
+    # Whatever stands there was meant as one, so what is no readable file is an error, not a
+    # reason to take the defaults.
+    return path if os.path.lexists(path) else None
 
 
 def read_secrets(env: Mapping[str, str]) -> Secrets:

@@ -16,6 +16,12 @@ from gateway.config.models import Config
 PassedThrough = dict[str, Any]
 _Lines = dict[tuple[str | int, ...], int]
 
+MAX_FILE_BYTES = 4_000_000
+"""A parser in Python takes seconds for this already; no configuration comes near it."""
+MAX_VALUES = 50_000
+"""With every alias written out: ten lines of aliases of aliases make ten thousand million."""
+MAX_DEPTH = 50
+
 
 def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
     """Read and check a configuration; no file (None, or an empty one) means the defaults.
@@ -28,7 +34,13 @@ def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
     if path is None:
         return Config(), {}
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ConfigError([f"{path}: can not be read: it is no file"])
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigError([f"{path}: has more than {MAX_FILE_BYTES:,} bytes"])
+        text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise ConfigError(
             [f"{path}: is not UTF-8 text ({exc.reason} at byte {exc.start})"]
@@ -57,11 +69,9 @@ def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
             node = loader.get_single_node()
             if node is None:
                 return {}, lines
-            duplicates = list(_walk(node, (), lines))
-            if duplicates:
-                raise ConfigError(
-                    [f"{name}:{line}: {key} stands there twice" for key, line in duplicates]
-                )
+            problems = [f"{name}:{line}: {what}" for what, line in _walk(node, (), lines)]
+            if problems:
+                raise ConfigError(problems)
             data = loader.construct_document(node)
         finally:
             loader.dispose()
@@ -73,6 +83,8 @@ def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
         raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
     except ValueError as exc:  # a date or a number that YAML takes for one and Python does not
         raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
+    except RecursionError as exc:
+        raise ConfigError([f"{name}: is nested more than {MAX_DEPTH} levels deep"]) from exc
     if data is None:
         return {}, lines
     if not isinstance(data, dict):
@@ -81,21 +93,35 @@ def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
 
 
 def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: _Lines) -> Iterator[tuple[str, int]]:
-    """Note the line of every path; yield keys that stand twice in one mapping."""
+    """Note the line of every path; yield keys that stand twice in one mapping.
+
+    Raises:
+        ConstructorError: it unfolds into more than a configuration can be.
+    """
+    if len(path) > MAX_DEPTH:
+        raise _unreadable(f"more than {MAX_DEPTH} levels deep, or an alias inside itself", node)
+    if len(lines) > MAX_VALUES:
+        raise _unreadable(f"more than {MAX_VALUES:,} values, with all aliases written out", node)
     lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _unreadable("a key has to be a plain word", key)
             label = str(key.value)
             line = key.start_mark.line + 1
             if label in seen:
-                yield ".".join(map(str, (*path, label))), line
+                yield f"{'.'.join(map(str, (*path, label)))} stands there twice", line
             seen.add(label)
             lines[(*path, label)] = line
             yield from _walk(value, (*path, label), lines)
     elif isinstance(node, yaml.SequenceNode):
         for i, item in enumerate(node.value):
             yield from _walk(item, (*path, i), lines)
+
+
+def _unreadable(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
 
 
 def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedThrough]:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 CacheTtl = Literal["5m", "1h", "auto"]
 
@@ -44,6 +53,22 @@ def _switch(value: Any) -> Any:
     return value
 
 
+def _address(*schemes: str) -> AfterValidator:
+    def check(value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            sound = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            sound = False
+        if not sound or not value.isprintable() or " " in value:
+            raise ValueError(f"must be a whole address, such as {schemes[0]}://example.org")
+        return value
+
+    return AfterValidator(check)
+
+
+HttpAddress = Annotated[str, _address("https", "http")]
+SocketAddress = Annotated[str, _address("wss", "ws")]
 Switch = Annotated[Literal["auto"] | bool, BeforeValidator(_switch)]
 Ids = Annotated[list[str], BeforeValidator(_ids)]
 PlainIds = Annotated[list[str], BeforeValidator(lambda v: _no_wildcard(_ids(v)))]
@@ -66,7 +91,7 @@ class Model(Section):
 
     provider: Literal["auto", "anthropic", "offline"] = "auto"
     name: str = Field("claude-sonnet-5-5", min_length=1)
-    base_url: str | None = None
+    base_url: HttpAddress | None = None
     max_tokens: int = Field(8192, ge=1)
     context_length: int | None = Field(None, ge=1000)
     cache_ttl: CacheTtl = "5m"
@@ -147,8 +172,8 @@ class Telegram(Section):
     """The Telegram bot."""
 
     enabled: Switch = "auto"
-    base_url: str = "https://api.telegram.org/bot"
-    base_file_url: str = "https://api.telegram.org/file/bot"
+    base_url: HttpAddress = "https://api.telegram.org/bot"
+    base_file_url: HttpAddress = "https://api.telegram.org/file/bot"
     mode: Literal["polling", "webhook"] = "polling"
     webhook: TelegramWebhook = TelegramWebhook()
     allow_from: Ids = []
@@ -163,8 +188,8 @@ class Discord(Section):
     """The Discord bot."""
 
     enabled: Switch = "auto"
-    api_base: str = "https://discord.com/api/v10"
-    gateway_url: str | None = None
+    api_base: HttpAddress = "https://discord.com/api/v10"
+    gateway_url: SocketAddress | None = None
     allow_from: Ids = []
     allow_channels: PlainIds = []
     allow_roles: PlainIds = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_shipped_file_names_every_key() -> None:
         ("model: {cache_ttl: 2h}", "model.cache_ttl: input should be '5m', '1h' or 'auto'"),
         ("context: {engine: ../../tmp/evil}", "context.engine: string should match pattern"),
         ("context: {engine: ''}", "context.engine: string should match pattern"),
+        ("model: {base_url: 'http://[::1'}", "c.yaml:1: model.base_url: must be a whole address"),
+        ("model: {base_url: localhost:8080}", "model.base_url: must be a whole address"),
+        ("model: {base_url: 'http://a:99999'}", "model.base_url: must be a whole address"),
+        ("telegram: {base_url: 'ftp://a'}", "telegram.base_url: must be a whole address"),
+        ("discord: {gateway_url: 'https://a'}", "discord.gateway_url: must be a whole address"),
+        ("plugins:\n  entries:\n    a: &a {b: *a}", "or an alias inside itself"),
+        ("plugins: &a\n  enabled: [*a, *a, *a]", "or an alias inside itself"),
+        ("jobs: " + "[" * 60 + "]" * 60, "c.yaml:1:57: not valid YAML: more than 50 levels deep"),
+        ("jobs: " + "[" * 2000, "c.yaml: is nested more than 50 levels deep"),
+        ("plugins: {entries: {? [a, b] : 1}}", "c.yaml:1:23: not valid YAML: a key has to be a"),
         ("telegram: {enabled: maybe}", "telegram.enabled: must be auto, true or false"),
         ("telegram: {allow_from: [bob]}", "telegram.allow_from: 'bob' is no numeric id"),
         ("telegram: {allow_from: [true]}", "telegram.allow_from: true is no numeric id"),
@@ -75,6 +86,14 @@ def test_every_mistake_is_named(text: str, expected: str) -> None:
     assert any(expected in line for line in problems(text)), problems(text)
 
 
+def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
+    """Nine levels of ten: a thousand million values, were they written out."""
+    bomb = ["jobs:", "- &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    bomb += [f"- &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(8)]
+    (problem,) = problems("\n".join(bomb))
+    assert "more than 50,000 values, with all aliases written out" in problem
+
+
 def test_all_mistakes_are_listed_at_once() -> None:
     text = "compression:\n  treshold: 1\n  enabled: 3\nmodle: {}\n"
     assert len(problems(text)) == 3
@@ -84,6 +103,29 @@ def test_no_file_and_an_empty_one_mean_the_defaults() -> None:
     assert load_config(None) == (Config(), {})
     for text in ("", "# nothing\n", "compression:\n", "---\n"):
         assert parse_config(text, "c.yaml")[0] == Config()
+
+
+def test_what_is_no_file_is_not_the_defaults(tmp_path: Path) -> None:
+    """A folder, a pipe, a link into nothing: somebody meant a configuration to be there."""
+    home = find_home({"POSTHOUSE_HOME": str(tmp_path)})
+    assert find_config_file(None, home) is None
+    for make, expected in (
+        (Path.mkdir, "can not be read: it is no file"),
+        (os.mkfifo, "can not be read: it is no file"),
+        (lambda path: path.symlink_to("nowhere"), "can not be read: No such file"),
+    ):
+        path = home.path / "config.yaml"
+        make(path)
+        with pytest.raises(ConfigError, match=expected):
+            load_config(find_config_file(None, home))
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_file_larger_than_any_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"# " * 2_000_001)
+    with pytest.raises(ConfigError, match="more than 4,000,000 bytes"):
+        load_config(path)
 
 
 def test_file_that_is_not_text(tmp_path: Path) -> None:
