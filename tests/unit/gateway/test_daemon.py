@@ -1,0 +1,125 @@
+"""The daemon's end: bounded whatever hangs, and every part is told to let go."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from agent.llm.offline import OfflineModel
+from gateway.config.models import Config
+from gateway.daemon import LONGEST_END_SECONDS, Daemon, Parts
+from gateway.lanes import Job
+from gateway.platforms.console.adapter import ConsolePlatform
+from gateway.platforms.contract import Intake, PlatformState, Report
+from gateway.sdnotify import ServiceManager
+from gateway.supervisor import Supervisor
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.platform import FakePlatform, inbound
+from tests.unit.gateway.rig import Rig
+
+UNIT = Path(__file__).parents[3] / "systemd" / "posthouse.service"
+
+
+async def never(*_: object) -> None:
+    """Ends for nobody, not even for a cancellation."""
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if _over.is_set():
+                raise
+
+
+_over = asyncio.Event()
+
+
+class Stuck(FakePlatform):
+    async def run(self, intake: Intake, report: Report) -> None:
+        report(PlatformState.RUNNING, "")
+        await never()
+
+    async def close(self) -> None:
+        self.closed += 1
+        await never()
+
+
+class StuckModel(OfflineModel):
+    async def aclose(self) -> None:
+        await never()
+
+
+def daemon(rig: Rig, home: Path, platforms: list[Any], model: Any) -> Daemon:
+    async def at_once() -> None:
+        return None
+
+    return Daemon(
+        Parts(
+            home=home,
+            store=rig.store,
+            model=model,
+            intake=rig.intake,
+            console=ConsolePlatform(clock=rig.clock, ids=SequentialIds(), idle=at_once),
+            platforms=platforms,
+            supervisor=Supervisor(platforms, rig.intake, rig.clock),
+            lanes=rig.lanes,
+            dispatch=rig.dispatch,
+            delivery=rig.delivery,
+            recovery=rig.recovery,
+            control_path=home / "c.sock",
+            manager=ServiceManager({}),
+            clock=rig.clock,
+            drain_seconds=Config().gateway.drain_seconds,
+        )
+    )
+
+
+async def test_the_end_is_in_time_whatever_hangs(tmp_path: Path, clock: FakeClock) -> None:
+    _over.clear()
+    platforms = [Stuck(name=name) for name in ("fake", "other", "third")]
+    rig = Rig(clock, platform=platforms[0])
+    made = daemon(rig, tmp_path, platforms, StuckModel(window_tokens=10_000))
+    serving = asyncio.create_task(made.serve())
+    await rig.settle()
+    assert made.ready
+    rig.lanes.put("stuck", Job(never, "stuck"))
+    platforms[0].gate = asyncio.Event()  # a send that never comes back
+    await rig.intake.receive(inbound("hello"))
+    rig.store.close = never
+    await rig.settle()
+    try:
+        before = clock.monotonic()
+        made.stop()
+        while not serving.done():
+            await clock.advance(0.5)
+            await rig.settle()
+        assert serving.result() == 0
+        assert [p.closed for p in platforms] == [1, 1, 1]
+        took = clock.monotonic() - before
+        drain = Config().gateway.drain_seconds
+        assert drain < took < drain + LONGEST_END_SECONDS
+        took = clock.monotonic() - before
+        drain = Config().gateway.drain_seconds
+        assert drain < took < drain + LONGEST_END_SECONDS
+        found = re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
+        assert found
+        assert int(found[1]) >= drain + LONGEST_END_SECONDS
+    finally:
+        _over.set()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+
+async def test_a_stop_that_comes_before_anything_runs(tmp_path: Path, clock: FakeClock) -> None:
+    platform = FakePlatform()
+    rig = Rig(clock, platform=platform)
+    made = daemon(rig, tmp_path, [platform], OfflineModel(window_tokens=10_000))
+    made.stop()
+    serving = asyncio.create_task(made.serve())
+    while not serving.done():
+        await rig.settle()
+        await clock.advance(0.5)
+    assert serving.result() == 0
+    assert platform.closed == 1
+    assert not (tmp_path / "c.sock").exists()
