@@ -129,12 +129,16 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
         return env[name].strip()
     named = env.get(f"{name}_FILE")
     if named:
-        try:
-            return Path(named).read_text(encoding="utf-8").strip() or None
-        except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError([f"{name}_FILE: {named} can not be read: {exc}"]) from exc
+        return _from_file(Path(named), f"{name}_FILE")
     folder = env.get("CREDENTIALS_DIRECTORY")
     credential = Path(folder) / name if folder else None
     if credential is not None and credential.is_file():
-        return credential.read_text(encoding="utf-8").strip() or None
+        return _from_file(credential, f"the credential {name}")
     return None
+
+
+def _from_file(path: Path, what: str) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError([f"{what}: {path} can not be read: {exc}"]) from exc

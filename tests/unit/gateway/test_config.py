@@ -217,6 +217,11 @@ class TestEnvironment:
         with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN_FILE"):
             read_secrets({"TELEGRAM_BOT_TOKEN_FILE": "/nope/none"})
 
+    def test_unreadable_credential_is_an_error_in_words(self, tmp_path: Path) -> None:
+        (tmp_path / "DISCORD_BOT_TOKEN").write_bytes(b"\xff\xfe")
+        with pytest.raises(ConfigError, match="credential DISCORD_BOT_TOKEN"):
+            read_secrets({"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
     def test_repr_shows_no_secret(self) -> None:
         assert "hush" not in repr(Secrets(telegram_bot_token="hush-hush"))
 
