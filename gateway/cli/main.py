@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from gateway import __version__
 from gateway.cli import exits
 
+MOST_ROWS = 1_000_000_000
+"""What SQLite can count to is less than what a person can type."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line. Imports nothing: `--help` has to be instant."""
@@ -57,22 +60,30 @@ def build_parser() -> argparse.ArgumentParser:
     listing = sessions.add_parser("list", parents=[as_json], help="newest first")
     listing.add_argument("--limit", type=_positive, default=50, metavar="N")
     show = sessions.add_parser("show", parents=[as_json], help="the messages of one")
-    show.add_argument("id", metavar="ID")
+    show.add_argument("id", metavar="ID", type=_text)
     search = sessions.add_parser("search", parents=[as_json], help="full text over everything")
-    search.add_argument("query", metavar="QUERY")
+    search.add_argument("query", metavar="QUERY", type=_text)
     search.add_argument("--limit", type=_positive, default=10, metavar="N")
 
     lineage = add("lineage", "sessions", "the chain of sessions, root first, of any of its ids")
-    lineage.add_argument("id", metavar="ID")
+    lineage.add_argument("id", metavar="ID", type=_text)
     lineage.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise ValueError(text)
-    return value
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at least 1")
+    return min(value, MOST_ROWS)
+
+
+def _text(argument: str) -> str:
+    """Bytes that are no UTF-8 arrive as half surrogates, which no database takes."""
+    return argument.encode("utf-8", "replace").decode()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,6 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(exits.HOME_IN_USE, str(exc))
     except errors.DatabaseTooNew as exc:
         return _fail(exits.BAD_CONFIG, str(exc))
+    except errors.SessionNotFound as exc:
+        return _fail(
+            exits.FAILED,
+            f"there is no session {str(exc)[:80]!r}; `posthouse sessions list` shows what there is",
+        )
     except errors.PosthouseError as exc:
         return _fail(exits.FAILED, str(exc))
     except BrokenPipeError:  # `posthouse sessions list | head`

@@ -6,13 +6,29 @@ import sys
 import time
 from collections.abc import Sequence
 
+from agent.errors import PosthouseError
+
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)))
 
 
 def out(text: str) -> None:
-    """Print to standard output; what it can not encode is replaced, never an error."""
+    """Print to standard output; what it can not encode is replaced, never an error.
+
+    Raises:
+        PosthouseError: there is no standard output, or it takes nothing more.
+        BrokenPipeError: whoever read it has had enough.
+    """
+    if sys.stdout is None:
+        raise PosthouseError("standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        # Not left to the interpreter's end, where nobody can answer for a failure any more.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise PosthouseError(f"standard output takes nothing: {exc.strerror}") from exc
 
 
 def plain(text: str, limit: int | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
@@ -27,6 +28,8 @@ from gateway.control import ControlServer, ask, connect, read_line, send_line, s
 from gateway.logs import CONVERSATION, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
 from gateway.sdnotify import ServiceManager
+from storage.sqlite import open_store
+from tests.fakes.clock import FakeClock, SequentialIds
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "123456:AAF-secret-token-of-the-bot"
@@ -242,6 +245,18 @@ class TestUnit:
 
 
 class TestCommandLine:
+    @pytest.fixture
+    def stored(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A home with an empty store."""
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+
+        async def create() -> None:
+            store = await open_store(tmp_path / "state.db", clock=FakeClock(), ids=SequentialIds())
+            await store.close()
+
+        asyncio.run(create())
+        return tmp_path
+
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             main(["--version"])
@@ -298,6 +313,44 @@ class TestCommandLine:
     def test_schema_is_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["config", "schema"]) == 0
         assert json.loads(capsys.readouterr().out)["title"] == "Config"
+
+    @pytest.mark.parametrize("ident", ["x", "", "' OR 1=1 --", "\udcff", "a" * 100_000])
+    @pytest.mark.parametrize("command", [["sessions", "show"], ["lineage"]])
+    def test_an_id_that_is_none(
+        self, command: list[str], ident: str, stored: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main([*command, ident]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("posthouse: there is no session ")
+        assert len(said) < 250
+
+    @pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "", "9" * 5000])
+    def test_a_limit_that_is_none(
+        self, limit: str, stored: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit):
+            main(["sessions", "list", "--limit", limit])
+        assert "is no whole number of at least 1" in capsys.readouterr().err
+
+    def test_a_limit_beyond_what_a_database_counts_to(self, stored: Path) -> None:
+        assert main(["sessions", "list", "--limit", "9" * 30]) == 0
+        assert main(["sessions", "search", "x", "--limit", "9" * 30]) == 0
+
+    @pytest.mark.parametrize("broken", [None, Path("/dev/full")])
+    def test_an_output_that_takes_nothing(
+        self,
+        broken: Path | None,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        if broken is None:
+            monkeypatch.setattr(sys, "stdout", None)
+            assert main(["config", "schema"]) == 1
+        else:
+            with contextlib.suppress(OSError), broken.open("w") as stream:
+                monkeypatch.setattr(sys, "stdout", stream)
+                assert main(["config", "schema"]) == 1
+        assert "posthouse: standard output" in capsys.readouterr().err
 
     def test_stored_text_can_not_steer_a_terminal(self) -> None:
         assert plain("a\x1b[2Jb\x07\nc\x9b") == "a[2Jb c"
