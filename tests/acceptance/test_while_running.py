@@ -13,6 +13,7 @@ from tests.acceptance.harness import (
     World,
     answered,
     eventually,
+    settled,
 )
 from tests.fakes.anthropic_server import Fault
 
@@ -168,6 +169,7 @@ async def test_a_network_that_was_gone(world: World) -> None:
     discord.say("before")
     for chat in (telegram, discord):
         await answered(chat, "reply to: before", daemon)
+    await settled(world)
     await world.telegram.pause()
     world.discord.kill_sockets()
     telegram.say("meanwhile")
