@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import deque
@@ -13,7 +14,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from agent.errors import StoreUnavailable
-from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
+from agent.mail import OutboxItem, OutboxPart, PartDraft, SendState
 from agent.ports import Clock, Mailbox
 from gateway import texts
 from gateway.delivery.late import late_note
@@ -109,6 +110,8 @@ class ChatSender:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
     _halted: bool = False
+    _told_late: int = 0
+    """The answer that everybody knows to be late."""
 
     def nudge(self) -> None:
         """The platform is back: try now."""
@@ -164,19 +167,29 @@ class ChatSender:
             await self._mark(part, "failed", error="it may have arrived")
 
     async def _planned(self, item: OutboxItem) -> tuple[OutboxPart, ...]:
+        if item.parts:
+            return item.parts
+        text = item.draft.text
         note = late_note(item, self.clock.now(), self.settings.zone)
-        if not item.parts:
-            text = item.draft.text if note is None else f"{note}\n\n{item.draft.text}"
-            plan = self._render(item, text)
-            return await self._stored(lambda: self.mailbox.plan_parts(item.id, plan))
-        if note is not None and any(
-            p.state in ("planned", "sending", "unknown") for p in item.parts
-        ):
-            # Its parts are fixed, so the note goes ahead as a message of its own.
-            draft = OutboxDraft(item.draft.address, note, "notice")
-            owed = await self._stored(lambda: self.mailbox.owe(draft, item.conversation_id))
-            await self._deliver(owed)
-        return item.parts
+        if note is not None:
+            text = f"{note}\n\n{text}"
+            self._told_late = item.id
+        plan = self._render(item, text)
+        return await self._stored(lambda: self.mailbox.plan_parts(item.id, plan))
+
+    async def _say_late(self, item: OutboxItem) -> None:
+        """Ahead of a part that was planned while the answer was young: its text is fixed.
+
+        The note stands in no row: at worst it is said twice, never without its answer.
+        """
+        note = late_note(item, self.clock.now(), self.settings.zone)
+        if note is None or self._told_late == item.id:
+            return
+        for draft in self.platform.render(note):
+            part = OutboxPart(-item.id, item.id, 0, "sending", draft.payload)
+            with contextlib.suppress(SendUnknown):  # once is enough
+                await self.platform.send(item.draft.address, part)
+        self._told_late = item.id
 
     def _render(self, item: OutboxItem, text: str) -> list[PartDraft]:
         try:
@@ -197,6 +210,7 @@ class ChatSender:
             await self._mark(part, "sending")
             tries.attempts += 1
             try:
+                await self._say_late(item)
                 message_id = await self.platform.send(item.draft.address, part, repeat=tries.repeat)
             except SendRefused as exc:
                 return _Fate.REFUSED, str(exc) or "refused"

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from agent.mail import Address, OutboxItem, OutboxPart
 from agent.ports import Clock, Mailbox
 from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
-from gateway.platforms.contract import Platform, PlatformError, SendFlood
+from gateway.platforms.contract import Platform, SendFlood
 from gateway.tasks import TaskOwner
 
 log = logging.getLogger(__name__)
@@ -120,17 +120,15 @@ class Delivery:
         platform = self._platforms.get(address.platform)
         if platform is None or self._budget(_chat(address)).wait_seconds > 0:
             return
-        for n, draft in enumerate(platform.render(text)):
-            # No row, so no id of one; negative, so that no stored part ever has the same.
-            part = OutboxPart(-inbox_id, -inbox_id, n, "sending", draft.payload)
-            try:
+        try:
+            for n, draft in enumerate(platform.render(text)):
+                # No row, so no id of one; negative, so that no stored part ever has the same.
+                part = OutboxPart(-inbox_id, -inbox_id, n, "sending", draft.payload)
                 await platform.send(address, part)
-            except SendFlood as exc:
-                self._budget(_chat(address)).silence(exc.retry_after_seconds)
-                return
-            except PlatformError:
-                log.warning("could not say it either", exc_info=True)
-                return
+        except SendFlood as exc:
+            self._budget(_chat(address)).silence(exc.retry_after_seconds)
+        except Exception:  # the supervised border of a platform: the work itself must go on
+            log.warning("could not say it either", exc_info=True)
 
     def _enqueue(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
         sender = self._senders.get(key)

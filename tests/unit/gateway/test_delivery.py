@@ -276,6 +276,37 @@ async def test_late_answers_with_fixed_parts_get_a_note_ahead(post: Post, clock:
     assert await post.store.owed() == []
 
 
+async def test_restarts_while_the_chat_is_down_leave_one_note(post: Post, clock: FakeClock) -> None:
+    await post.owe("old")
+    post.platform.fail(SendUnavailable(), times=1)
+    await post.settle()
+    clock.set_wall(clock.now() + 86_400 * 2)
+    for _ in range(3):
+        await post.delivery.stop(1)
+        post.boot()
+        post.platform.fail(SendUnavailable())
+        await post.delivery.start()
+        await post.settle()
+    await post.pass_time(5)
+    note, old = post.platform.texts()
+    assert "late" in note
+    assert old == "old"
+    assert await post.store.owed() == []
+
+
+async def test_an_answer_that_grows_old_in_its_back_off_says_so(
+    post: Post, clock: FakeClock
+) -> None:
+    post.platform.fail(SendUnavailable(), times=2)
+    await post.owe("a" * 150 + " " + "b" * 150)
+    await post.settle()
+    clock.set_wall(clock.now() + 86_400 * 2)
+    await post.pass_time(120)
+    note, first, second = post.platform.texts()
+    assert "late" in note
+    assert (first[0], second[0]) == ("a", "b")
+
+
 async def test_a_clock_set_back_makes_nothing_late(post: Post, clock: FakeClock) -> None:
     await post.store.owe(OutboxDraft(CHAT, "one"))
     clock.set_wall(clock.now() - 86_400 * 30)

@@ -232,8 +232,13 @@ async def test_a_commit_of_unknown_outcome_is_found_out(clock: FakeClock) -> Non
     assert await rig.rows(KEY) == [("user", "hi"), ("assistant", "re: hi")]
 
 
-async def test_a_store_that_is_away_is_waited_for_and_told(clock: FakeClock) -> None:
+@pytest.mark.parametrize("platform_breaks", [False, True])
+async def test_a_store_that_is_away_is_waited_for_and_told(
+    clock: FakeClock, platform_breaks: bool
+) -> None:
     rig = Rig(clock)
+    if platform_breaks:
+        rig.platform.fail(RuntimeError("a bug of the SDK"))
     real, broken = rig.store.begin_turn, 5
 
     async def begin(opening: Any) -> Any:
@@ -249,7 +254,8 @@ async def test_a_store_that_is_away_is_waited_for_and_told(clock: FakeClock) -> 
         await rig.settle()
         await clock.advance(1)
     await rig.settle()
-    assert rig.platform.texts() == [texts.STORE_TROUBLE, "re: hi"]
+    told = [] if platform_breaks else [texts.STORE_TROUBLE]
+    assert rig.platform.texts() == [*told, "re: hi"]
     assert await rig.rows(KEY) == [("user", "hi"), ("assistant", "re: hi")]
 
 
