@@ -25,6 +25,8 @@ MAX_WAITING = 1_000
 BACKFILLS_AT_ONCE = 4
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
+MAX_BROKEN_READS = 5
+"""Of one history, by a bug; then the channel goes on with what is live."""
 STOP_SECONDS = 5.0
 
 
@@ -171,7 +173,7 @@ class ChannelFeed:
         after, channel.missed_after = channel.missed_after, None
         assert after is not None
         read: set[int] = set()
-        failures = 0
+        failures = broken = 0
         while not self._holding():
             try:
                 async with aclosing(self._source.history(channel.id, after)) as history:
@@ -191,6 +193,13 @@ class ChannelFeed:
                     extra={"channel_id": channel.id, "reason": str(exc)},
                 )
                 await self._clock.sleep(_pause_seconds(failures))
+                continue
+            except Exception:  # what waits behind a bug must not wait for ever
+                broken += 1
+                log.exception("history could not be read", extra={"channel_id": channel.id})
+                if broken == MAX_BROKEN_READS:
+                    return
+                await self._clock.sleep(_pause_seconds(broken))
                 continue
             if not self._holding():
                 # What came in meanwhile was read as well, at least in part.

@@ -33,6 +33,7 @@ class History:
         self.failures = 0
         self.fail_after = 0
         self.gone: set[int] = set()
+        self.broken = 0
         self.gate: asyncio.Event | None = None
         self.asked: list[tuple[int, int]] = []
 
@@ -40,6 +41,9 @@ class History:
         self.asked.append((channel_id, after))
         if channel_id in self.gone:
             raise ChannelGone("deleted")
+        if self.broken:
+            self.broken -= 1
+            raise KeyError("a bug")
         if self.gate is not None:
             await self.gate.wait()
         sent = 0
@@ -113,6 +117,21 @@ async def test_a_new_session_reads_the_gap_before_its_live_messages() -> None:
     await rig.settle()
     assert rig.intake.texts == ["m1", "m2", "m3", "m4"]
     assert rig.intake.doubles == []
+    await rig.feed.stop()
+
+
+@pytest.mark.parametrize(("times", "expected"), [(2, ["m2", "m3"]), (1000, ["m3"])])
+async def test_a_bug_in_reading_the_history_does_not_close_the_channel(
+    times: int, expected: list[str]
+) -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "1"}
+    rig.source.broken = times
+    rig.keep(facts(2))
+    rig.feed.release()
+    rig.live(facts(3))
+    await rig.settle(120.0)
+    assert rig.intake.texts == expected
     await rig.feed.stop()
 
 
