@@ -77,6 +77,10 @@ _IMAGE = re.compile(
     r"|does not match the provided media type",
     re.IGNORECASE,
 )
+_NO_IMAGES = re.compile(
+    r"images? (input )?(is|are) not supported|(does not|doesn't) support images?( input)?\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,9 @@ def classify(refusal: Refusal) -> ModelError:
         return RequestTooLarge(said, request_id=rid)
     if kind == "not_found_error" or status == 404:
         return ModelNotFound(said, request_id=rid)
+    if _NO_IMAGES.search(text):
+        # Of a model without eyes, and not always with a 400: no repeat gives it any.
+        return RequestTooLarge(said, request_id=rid)
     if kind == "api_error" or status == 409 or status >= 500:
         return ModelUnavailable(said, retry_after_seconds=retry, request_id=rid)
     if kind or status >= 400:

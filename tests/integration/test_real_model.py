@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.errors import ContextOverflow, ModelConnectionError, ModelError
+from agent.errors import ContextOverflow, ModelConnectionError, RequestTooLarge
 from agent.llm.anthropic import AnthropicModel
 from agent.messages import Message, ToolSchema, text_of
 from agent.ports import ModelRequest
@@ -146,13 +146,14 @@ async def test_a_prompt_that_is_too_long_names_the_window(
     assert caught.value.limit_tokens == WINDOW_TOKENS == server.facts()["n_ctx"]
 
 
-async def test_an_image_that_it_can_not_see_is_an_error_of_ours(model: AnthropicModel) -> None:
+async def test_an_image_for_a_model_without_eyes_is_not_sent_again(model: AnthropicModel) -> None:
     pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     part = {
         "type": "image_url",
         "image_url": {"url": f"{pixel}+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="},
     }
-    with pytest.raises(ModelError):
+    # The server says 500, as if it were a passing trouble.
+    with pytest.raises(RequestTooLarge):
         await model.respond(request({"role": "user", "content": [part]}))
     assert (await model.respond(request(user("hello"), max_tokens=5))).usage is not None
 
