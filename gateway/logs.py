@@ -7,11 +7,14 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TextIO
 
-CONVERSATION: contextvars.ContextVar[str] = contextvars.ContextVar("conversation", default="")
-TURN: contextvars.ContextVar[str] = contextvars.ContextVar("turn", default="")
+_WORK: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "work", default=MappingProxyType({})
+)
 
 _PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
@@ -26,6 +29,16 @@ _NOISY = (
     "aiosqlite",
 )
 """Third parties that print request lines (with a token in them) or every statement."""
+
+
+@contextmanager
+def about(**ids: str) -> Iterator[None]:
+    """Put these ids on every line that is logged inside, in tasks that start there as well."""
+    token = _WORK.set({**_WORK.get(), **ids})
+    try:
+        yield
+    finally:
+        _WORK.reset(token)
 
 
 class Redactor:
@@ -76,10 +89,7 @@ class _Formatter(logging.Formatter):
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = {k: v for k, v in vars(record).items() if k not in _STANDARD}
-    for name, variable in (("conversation", CONVERSATION), ("turn", TURN)):
-        if variable.get() and name not in fields:
-            fields[name] = variable.get()
-    return fields
+    return {**_WORK.get(), **fields}
 
 
 def _plain(value: Any) -> str:

@@ -26,6 +26,7 @@ from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
 from gateway.intake.wording import user_draft
+from gateway.logs import about
 from gateway.storing import GaveUp, until_stored
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
 from gateway.turn_failures import words_for
@@ -148,14 +149,17 @@ class TurnRunner:
             draft = OutboxDraft(item.record.address, words_for(error), "notice")
             await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
             return
-        await self._carry(
-            ticket, item, stop, lambda: self._sessions.load(ticket.session_id, ticket=ticket)
-        )
+        with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
+            await self._carry(
+                ticket, item, stop, lambda: self._sessions.load(ticket.session_id, ticket=ticket)
+            )
 
     async def resume(self, turn: InterruptedTurn, item: InboxItem, stop: StopSignal) -> None:
         """Go on with a turn that was cut off, from its stored rows."""
-        log.info("turn resumed", extra={"turn_id": turn.ticket.turn_id, "crashes": turn.crashes})
-        await self._carry(turn.ticket, item, stop, lambda: self._sessions.resume_turn(turn.ticket))
+        ticket = turn.ticket
+        with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
+            log.info("turn resumed", extra={"crashes": turn.crashes})
+            await self._carry(ticket, item, stop, lambda: self._sessions.resume_turn(ticket))
 
     async def abandon(
         self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
@@ -191,12 +195,12 @@ class TurnRunner:
             await finish(self._end(ticket, item, stop, ending, observer))
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
-            log.warning("turn was over already", extra={"turn_id": ticket.turn_id})
+            log.warning("turn was over already")
             await self._refresh()
             return
         except GaveUp:
             return  # it stays a running turn, and is resumed at the next start
-        self._report(ticket, ending, self._clock.monotonic() - started)
+        _report(ending, self._clock.monotonic() - started)
 
     async def _work_until_stopped(
         self,
@@ -218,16 +222,12 @@ class TurnRunner:
         except StaleTurn:
             raise
         except (ModelError, StoreError) as error:
-            log.warning(
-                "turn failed",
-                extra={"turn_id": ticket.turn_id, "error": type(error).__name__},
-                exc_info=error,
-            )
+            log.warning("turn failed", extra={"error": type(error).__name__}, exc_info=error)
             return _Ending(
                 "failed", ticket.session_id, words_for(error), error=type(error).__name__
             )
         except Exception as error:  # the supervised border: the lane goes on, the user is told
-            log.exception("turn crashed", extra={"turn_id": ticket.turn_id})
+            log.exception("turn crashed")
             return _Ending(
                 "failed", ticket.session_id, words_for(error), error=type(error).__name__
             )
@@ -256,7 +256,7 @@ class TurnRunner:
                     ticket, loaded, compactor=compactor, context=context, observer=observer
                 )
             except SessionEnded:
-                log.info("tip adopted", extra={"turn_id": ticket.turn_id})
+                log.info("tip adopted")
                 tip = await self._sessions.tip(loaded.session.id)
                 loaded = await self._sessions.load(tip.id, ticket=ticket)
         return await self._loop(
@@ -270,7 +270,7 @@ class TurnRunner:
         for notice in observer.notices:
             draft = OutboxDraft(item.record.address, notice, "notice")
             self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
-        log.info("turn interrupted", extra={"turn_id": ticket.turn_id})
+        log.info("turn interrupted")
 
     async def _end(
         self,
@@ -360,24 +360,23 @@ class TurnRunner:
             user_row_id=ticket.user_row_id,
         )
 
-    def _report(self, ticket: TurnTicket, ending: _Ending, seconds: float) -> None:
-        result = ending.result
-        total = result.total if result else Usage()
-        log.info(
-            "turn",
-            extra={
-                "turn_id": ticket.turn_id,
-                "conversation_id": ticket.conversation_id,
-                "session_id": ending.session_id,
-                "outcome": ending.outcome,
-                "error": ending.error,
-                "seconds": round(seconds, 3),
-                "model_calls": result.model_calls if result else 0,
-                "tool_calls": result.tool_calls if result else 0,
-                "compactions": result.compactions if result else 0,
-                "prompt_tokens": total.prompt_tokens,
-                "cache_read_tokens": total.cache_read_tokens,
-                "output_tokens": total.output_tokens,
-                "reply_chars": len(ending.text or ""),
-            },
-        )
+
+def _report(ending: _Ending, seconds: float) -> None:
+    result = ending.result
+    total = result.total if result else Usage()
+    log.info(
+        "turn",
+        extra={
+            "session_id": ending.session_id,
+            "outcome": ending.outcome,
+            "error": ending.error,
+            "seconds": round(seconds, 3),
+            "model_calls": result.model_calls if result else 0,
+            "tool_calls": result.tool_calls if result else 0,
+            "compactions": result.compactions if result else 0,
+            "prompt_tokens": total.prompt_tokens,
+            "cache_read_tokens": total.cache_read_tokens,
+            "output_tokens": total.output_tokens,
+            "reply_chars": len(ending.text or ""),
+        },
+    )

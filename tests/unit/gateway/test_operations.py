@@ -19,17 +19,20 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError, PosthouseError
+from agent.messages import Draft
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.main import main
 from gateway.cli.output import plain
 from gateway.config.models import Config
 from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
-from gateway.logs import CONVERSATION, set_up
+from gateway.logs import about, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
 from gateway.sdnotify import ServiceManager
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.platform import inbound
+from tests.unit.gateway.rig import Rig, said
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "123456:AAF-secret-token-of-the-bot"
@@ -70,11 +73,28 @@ class TestLog:
 
     def test_ids_stand_on_every_line(self) -> None:
         stream = self.lines("json")
-        token = CONVERSATION.set("c_1")
-        logging.getLogger("x").info("turn", extra={"tokens": 5})
-        CONVERSATION.reset(token)
-        line = json.loads(stream.getvalue())
-        assert (line["conversation"], line["tokens"], line["message"]) == ("c_1", 5, "turn")
+        with about(conversation_id="c_1", turn_id="t_1"):
+            logging.getLogger("x").info("inside", extra={"turn_id": "t_2"})
+        logging.getLogger("x").info("outside")
+        inside, outside = map(json.loads, stream.getvalue().splitlines())
+        assert (inside["conversation_id"], inside["turn_id"]) == ("c_1", "t_2")
+        assert "conversation_id" not in outside
+
+    async def test_whatever_a_turn_logs_carries_its_ids(self, clock: FakeClock) -> None:
+        stream = self.lines("json")
+        rig = Rig(clock)
+
+        async def script(*_: object) -> Draft:
+            logging.getLogger("some.library").warning("deep inside")
+            return said("done")
+
+        rig.loop.scripts["hello"] = script
+        await rig.intake.receive(inbound("hello"))
+        await rig.settle()
+        lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+        deep, turn = (next(x for x in lines if x["message"] == m) for m in ("deep inside", "turn"))
+        assert deep["turn_id"] == turn["turn_id"]
+        assert deep["conversation_id"] == turn["conversation_id"]
 
     def test_every_line_of_a_stack_trace_has_its_priority(self) -> None:
         stream = self.lines("auto", {"JOURNAL_STREAM": "8:1"})
