@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 from collections import OrderedDict
@@ -144,7 +145,10 @@ class Delivery:
             self._jitter,
         )
         sender.items.append(item)
-        self._tasks.spawn(self._run(key, sender), name=f"delivery to {key[0]}")
+        # In a context of its own: the turn whose answer happens to be first is not the only one.
+        contextvars.Context().run(
+            self._tasks.spawn, self._run(key, sender), name=f"delivery to {key[0]}"
+        )
 
     async def _run(self, key: ChatKey, sender: ChatSender) -> None:
         try:

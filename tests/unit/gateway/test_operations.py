@@ -28,6 +28,7 @@ from gateway.config.models import Config
 from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
 from gateway.logs import about, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
+from gateway.platforms.contract import SendRefused
 from gateway.sdnotify import ServiceManager
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -89,12 +90,15 @@ class TestLog:
             return said("done")
 
         rig.loop.scripts["hello"] = script
+        rig.platform.fail(SendRefused("blocked"))
         await rig.intake.receive(inbound("hello"))
         await rig.settle()
         lines = [json.loads(line) for line in stream.getvalue().splitlines()]
         deep, turn = (next(x for x in lines if x["message"] == m) for m in ("deep inside", "turn"))
         assert deep["turn_id"] == turn["turn_id"]
         assert deep["conversation_id"] == turn["conversation_id"]
+        refused = next(x for x in lines if x["message"] == "answer refused")
+        assert "turn_id" not in refused  # a chat's delivery goes on to the answers of other turns
 
     def test_every_line_of_a_stack_trace_has_its_priority(self) -> None:
         stream = self.lines("auto", {"JOURNAL_STREAM": "8:1"})
