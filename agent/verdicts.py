@@ -86,9 +86,14 @@ def thought_answer(message: Message) -> Draft | None:
 
 
 def cut_answer(message: Message) -> Draft:
-    """What there is of an answer, and that it is not all."""
+    """What there is of an answer, and that it is not all.
+
+    The model gets its words back without the note: what stands in its own answers, it imitates.
+    """
     text = text_of(message["content"]).rstrip()
-    return Draft({"role": "assistant", "content": f"{text}\n\n{CUT_NOTE}"})
+    return Draft(
+        {"role": "assistant", "content": f"{text}\n\n{CUT_NOTE}"}, wire_content=text or None
+    )
 
 
 def notice(text: str) -> Draft:

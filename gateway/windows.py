@@ -48,6 +48,16 @@ class WindowBook:
             self._window = window
             changed()
 
+    def lower(self, tokens: int) -> None:
+        """The provider refused a prompt and named its limit: everybody and every start knows it.
+
+        A configured window is only lowered for this run: the operator may know better tomorrow.
+        """
+        lowered = self._window.lowered_to(tokens)
+        if lowered.tokens < self._window.tokens:
+            self._window = lowered
+            self._remember(tokens)
+
     def _read(self) -> dict[str, int]:
         try:
             data = json.loads(self._file.read_text(encoding="utf-8"))

@@ -152,6 +152,7 @@ def assemble(
         return SessionPrefix(platform, model.name, prompt, tools.schemas)
 
     compactors = CompactorCache(factory)
+    factory.on_window_changed(compactors.clear)
     report = SelfReport(
         config,
         model=model.name,
@@ -313,6 +314,7 @@ class CompactorFactory:
         self._clock = clock
         self._ids = ids
         self._threads = DaemonThreads()
+        self._window_changed: Callable[[], None] = lambda: None
         self._settings = CompactionSettings(enabled=rules.enabled, in_place=rules.in_place)
         self._rules = TriggerRules(
             threshold=rules.threshold,
@@ -322,6 +324,15 @@ class CompactorFactory:
             target_ratio=rules.target_ratio,
         )
         install(self._side_model)
+
+    def on_window_changed(self, call: Callable[[], None]) -> None:
+        """What to do about the compactors that were made before."""
+        self._window_changed = call
+
+    def _lower_window(self, tokens: int) -> None:
+        """One conversation has learned the limit; the others shall not have to."""
+        self._book.lower(tokens)
+        self._window_changed()
 
     def triggers(self) -> Triggers:
         """The numbers in force."""
@@ -346,7 +357,13 @@ class CompactorFactory:
             rules=self._rules,
         )
         return SessionCompactor(
-            engine, self._store, self._clock, self._ids, self._settings, threads=self._threads
+            engine,
+            self._store,
+            self._clock,
+            self._ids,
+            self._settings,
+            threads=self._threads,
+            on_limit=self._lower_window,
         )
 
 

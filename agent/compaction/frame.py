@@ -43,6 +43,7 @@ class SummaryText:
 
 _LISTED = re.compile(r"^Not quoted here: (.*)$", re.MULTILINE)
 _QUOTE = re.compile(r"^(~{3,}) user(?: m(\d+))?\n(.*?)\n\1$", re.DOTALL | re.MULTILINE)
+_PROMPT_MARK = re.compile("</?(?:conversation|summary_so_far|memory)>")
 _TILDES = re.compile(r"^~{3,}", re.MULTILINE)
 MAX_LISTED = 40
 
@@ -112,5 +113,10 @@ def clean_body(text: str) -> str:
     if fenced := _FENCE.match(text.strip()):
         text = fenced[1]
     text = redact_sensitive_text(text)
-    lines = [line for line in text.splitlines() if line.strip() not in _RESERVED_LINES]
+    # A small model copies the marks of its prompt as well.
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.strip() not in _RESERVED_LINES and not _PROMPT_MARK.fullmatch(line.strip())
+    ]
     return "\n".join(lines).strip()

@@ -93,6 +93,7 @@ class SessionCompactor:
         *,
         threads: DaemonThreads | None = None,
         fallback: ContextCompressor | None = None,
+        on_limit: Callable[[int], None] = lambda tokens: None,
     ) -> None:
         """Take the parts of one conversation.
 
@@ -104,6 +105,7 @@ class SessionCompactor:
             settings: How to compact.
             threads: Where engines run; shared by all conversations.
             fallback: Steps in for a third-party engine, only after a proven overflow.
+            on_limit: Told when the provider named a smaller window than was assumed.
         """
         self._engine = engine
         self._builtin = engine if isinstance(engine, ContextCompressor) else None
@@ -114,6 +116,7 @@ class SessionCompactor:
         self._ids = ids
         self._settings = settings or CompactionSettings()
         self._fallback = fallback
+        self._on_limit = on_limit
         self._states: tuple[str, CompressionState] | None = None
         self._prefix: tuple[SessionPrefix, int] | None = None
         self._lowered_window: int | None = None
@@ -496,6 +499,7 @@ class SessionCompactor:
             self._builtin.update_model(self._builtin.model, lowered)
         if self._fallback is not None:
             self._fallback.update_model(self._fallback.model, lowered)
+        self._on_limit(lowered)
 
     async def _apply_limit(self) -> None:
         """A third-party engine learns of a lowered window on its own thread."""

@@ -507,3 +507,9 @@ def test_broken_pairs_of_the_input_are_whole_in_the_output() -> None:
     result = engine.compress(messages, current_tokens=120_000)
     assert not orphan_results(cast(list[Message], result))
     assert not unanswered_calls(cast(list[Message], result))
+
+
+def test_marks_of_the_prompt_do_not_end_up_in_the_summary() -> None:
+    from agent.compaction.frame import clean_body
+
+    assert clean_body("## Goal\nship it\n</conversation>\n[End of summary]\n") == "## Goal\nship it"

@@ -461,6 +461,7 @@ async def test_calls_of_an_answer_that_ended_are_not_run(rig: Rig, stop: str) ->
 async def test_a_cut_text_is_kept_and_said_to_be_cut(rig: Rig) -> None:
     result = await rig.run(ScriptedModel(answer("half a sent", stop="max_tokens")))
     assert result.text == f"half a sent\n\n{verdicts.CUT_NOTE}"
+    assert result.final.wire_content == "half a sent"
     assert text_of(result.final.message["content"]) == result.text
 
 
