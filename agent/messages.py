@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, Required, TypedDict, cast
@@ -206,6 +207,17 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+_BLANK_LETTERS = frozenset("\u2800\u3164\u115f\u1160\uffa0")
+
+
+def is_blank(text: str) -> bool:
+    """Is there nothing to see? White space, controls, invisible and blank letters are nothing."""
+    return all(
+        ch.isspace() or ch in _BLANK_LETTERS or unicodedata.category(ch) in ("Cc", "Cf")
+        for ch in text
+    )
 
 
 # --- lists of messages --------------------------------------------------------------------------

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.mail import Cursor, InboxItem, InboxRecord, OutboxDraft, OutboxItem
+from agent.messages import is_blank
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock, Mailbox
 from gateway import texts
 from gateway.intake.access import AccessRules, decide
 from gateway.intake.commands import Command, parse_command
 from gateway.intake.records import COMMAND, MESSAGE, record_of
-from gateway.intake.wording import is_blank, readable
+from gateway.intake.wording import readable
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import finish
 

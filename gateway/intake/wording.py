@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 
-from agent.messages import SUMMARY_HEADER, Draft, clean_text
+from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
 
 MAX_NAME_CHARS = 64
 MAX_QUOTE_CHARS = 1_000
@@ -19,13 +19,6 @@ _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 def readable(text: str) -> str:
     """The text as every border can carry it: half surrogates replaced, NUL left out."""
     return clean_text(text).replace("\x00", "")
-
-
-def is_blank(text: str) -> bool:
-    """Is there nothing to see? Spaces, controls and zero-width characters are nothing."""
-    return all(
-        ch.isspace() or unicodedata.category(ch) in ("Cc", "Cf", "Zs", "Zl", "Zp") for ch in text
-    )
 
 
 def user_draft(

@@ -12,6 +12,7 @@ import pytest
 
 from agent.clock import SystemClock
 from agent.mail import Address, PartDraft
+from agent.messages import is_blank
 from gateway.delivery.splitting import utf16_len
 from gateway.platforms.console.adapter import ConsolePlatform, StandardStreams
 from gateway.platforms.contract import (
@@ -25,7 +26,6 @@ from gateway.platforms.contract import (
 )
 from gateway.platforms.discord.adapter import DiscordPlatform
 from gateway.platforms.discord.client import DiscordSettings
-from gateway.platforms.discord.render import is_blank
 from gateway.platforms.telegram.adapter import TelegramPlatform
 from gateway.platforms.telegram.client import TelegramSettings
 from tests.contract.platform_suite import FarEnd, PlatformSuite
@@ -163,6 +163,12 @@ class _Console:
     def fail(self, kind: type[SendError], *, delivered: bool = False) -> None:
         self._sink.broken = 1
 
+    async def attach_again(self) -> None:
+        self._again = asyncio.create_task(
+            self.platform.attach(StandardStreams(io.BytesIO(), self._sink))
+        )
+        await asyncio.sleep(0)
+
 
 class TestConsole(PlatformSuite):
     @pytest.fixture
@@ -177,8 +183,14 @@ class TestConsole(PlatformSuite):
 
     @pytest.mark.parametrize("kind", [SendUnavailable])
     async def test_failures_have_their_class(self, house: FarEnd, kind: type[SendError]) -> None:
-        # A terminal either takes an answer or is not there: it fails in no other way.
-        await super().test_failures_have_their_class(house, kind)
+        # A terminal either takes an answer or is gone: it fails in no other way.
+        assert isinstance(house, _Console)
+        house.fail(kind)
+        with pytest.raises(kind):
+            await self._send(house, 1, "one")
+        await house.attach_again()
+        await self._send(house, 2, "two")
+        assert house.shown() == ["two"]
 
     async def test_a_repeat_is_shown_once_or_marked(self, house: FarEnd) -> None:
         # Never unknown, but a crash may leave it in doubt.

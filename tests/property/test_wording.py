@@ -7,10 +7,10 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.messages import SUMMARY_HEADER
+from agent.messages import SUMMARY_HEADER, is_blank
 from gateway.intake.commands import parse_command
 from gateway.intake.keys import key_for
-from gateway.intake.wording import is_blank, readable, user_draft
+from gateway.intake.wording import readable, user_draft
 from tests.fakes.platform import inbound
 
 anything = st.text(st.characters(), max_size=80)

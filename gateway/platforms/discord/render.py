@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from typing import Final
 
 from agent.mail import PartDraft
-from agent.messages import clean_text
+from agent.messages import clean_text, is_blank
 from gateway import texts
 from gateway.delivery.splitting import DISCORD_LIMIT, split_markdown
 
 NONCE_CHARS: Final = 24
 """Discord takes up to 25."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_BLANK_LETTERS: Final = frozenset("\u2800\u3164\u115f\u1160\uffa0")
 
 
 def render(text: str) -> list[PartDraft]:
@@ -39,11 +37,3 @@ def nonce(scope: str, part_id: int) -> str:
     """
     digest = hashlib.blake2b(f"{scope}\0{part_id}".encode(), digest_size=NONCE_CHARS // 2)
     return digest.hexdigest()
-
-
-def is_blank(text: str) -> bool:
-    """Would Discord call this empty? Invisible characters alone are."""
-    return all(
-        char.isspace() or char in _BLANK_LETTERS or unicodedata.category(char) in ("Cc", "Cf")
-        for char in text
-    )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.messages import is_blank
 from gateway import texts
 from gateway.delivery.splitting import utf16_len
 from gateway.platforms.discord.convert import (
@@ -15,7 +16,7 @@ from gateway.platforms.discord.convert import (
     convert,
     is_blank_for_lack_of_intent,
 )
-from gateway.platforms.discord.render import is_blank, nonce, render
+from gateway.platforms.discord.render import nonce, render
 
 BOT = 900
 BASE = Facts(

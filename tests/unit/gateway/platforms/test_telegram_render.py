@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.messages import is_blank
 from gateway import texts
 from gateway.delivery.splitting import utf16_len
 from gateway.platforms.telegram.render import (
     MAX_ENTITIES,
     REPEAT_MARK,
-    is_blank,
     mark_repeat,
     render,
 )
