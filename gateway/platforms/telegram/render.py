@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from telegramify_markdown.config import RenderConfig
 from telegramify_markdown.converter import STANDARD_OPTIONS
 
 from agent.mail import PartDraft
-from agent.messages import clean_text
+from agent.messages import clean_text, is_blank
 from gateway import texts
 from gateway.delivery.splitting import TELEGRAM_LIMIT, split_text, utf16_len
 
@@ -26,6 +25,12 @@ log = logging.getLogger(__name__)
 
 MAX_ENTITIES: Final = 100
 """Telegram silently drops the formatting of what comes behind them."""
+MAX_NESTING: Final = 20
+"""Lists and quotes in each other, on one line: each would become an ever longer line of its own."""
+MAX_OPENERS: Final = {"$": 2000, "\\(": 200, "\\[": 200, "```": 2000}
+"""Looking for the end of each takes time that grows with the text; no answer has so many."""
+MAX_GROWTH: Final = 2
+"""Converted text that has grown more than this is no longer what the model wrote."""
 REPEAT_MARK: Final = f"{texts.POSSIBLE_REPEAT}\n"
 
 
@@ -45,8 +50,10 @@ _SAFE_LINK: Final = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DEFINITION: Final = re.compile(r"^( {0,3})\[([^\]\n]+)\]:(?=[ \t]*\S)", re.MULTILINE)
 _LABEL: Final = re.compile(r"\[([^\]\n]+)\]")
+_DEEP: Final = re.compile(
+    rf"^(?:[ \t]*(?:>|(?:[-*+]|\d{{1,9}}[.)])(?=[ \t]))){{{MAX_NESTING}}}", re.MULTILINE
+)
 _LINE_START_TAG: Final = re.compile(rb"(?m)^([ \t>]*)<")
-_BLANK_LETTERS: Final = frozenset("\u2800\u3164\u115f\u1160\uffa0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +101,6 @@ def mark_repeat(payload: dict[str, Any]) -> dict[str, Any] | None:
     return {"text": text, "entities": entities}
 
 
-def is_blank(text: str) -> bool:
-    """Would Telegram call this empty? Invisible characters alone are."""
-    return all(
-        char.isspace() or char in _BLANK_LETTERS or unicodedata.category(char) in ("Cc", "Cf")
-        for char in text
-    )
-
-
 # --- Markdown to entities -----------------------------------------------------------------------
 
 
@@ -116,6 +115,8 @@ _CONFIG: Final = _symbols()
 
 
 def _convert(text: str) -> tuple[str, list[_Span]]:
+    if _DEEP.search(text) or any(text.count(mark) > most for mark, most in MAX_OPENERS.items()):
+        return text, []
     escaped = _escape_html(_escape_definitions(text))
     if escaped is None:
         return text, []
@@ -123,6 +124,8 @@ def _convert(text: str) -> tuple[str, list[_Span]]:
         shown, entities = convert_markdown(escaped, config=_CONFIG)
     except Exception:  # the answer must go out, whatever a parser thinks of it
         log.exception("markdown could not be converted; sent as plain text")
+        return text, []
+    if len(shown) > MAX_GROWTH * len(text) + TELEGRAM_LIMIT:
         return text, []
     return shown, sorted(_spans(entities, utf16_len(shown)), key=lambda s: (s.start, -s.end))
 

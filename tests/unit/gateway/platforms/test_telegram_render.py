@@ -199,3 +199,25 @@ def test_the_mark_of_a_repeat_needs_room() -> None:
 
 def test_a_huge_answer_is_rendered_in_no_time_worth_mentioning() -> None:
     check(payloads("word **x** `y` and more\n" * 4000))
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "piece", ["- ", "* ", "1. ", "> ", ">- ", "1) > ", "$", "$$", r"\(", r"\[", "```\n", "[", "<b>"]
+)
+def test_no_markup_grows_out_of_proportion(piece: str) -> None:
+    """Each level of a list in a list on one line would be a longer line of its own, so that 8,000
+    characters made two thousand messages. And the end of each formula is looked for anew.
+    """
+    text = piece * (32_000 // len(piece)) + "end"
+    plan = payloads(text)
+    check(plan)
+    assert len(plan) <= 9
+
+
+def test_lists_in_lists_as_people_write_them_stay_lists() -> None:
+    levels = "\n".join(f"{'  ' * n}- level {n}" for n in range(8))
+    (payload,) = payloads(f"**all**\n\n{levels}")
+    assert [e["type"] for e in payload["entities"]] == ["bold"]
+    assert "- level" not in payload["text"]
+    assert "level 7" in payload["text"]
