@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -107,7 +108,8 @@ class AnthropicModel:
         del body["max_tokens"]
         try:
             async with self._request(30.0) as client:
-                return (await client.messages.count_tokens(**body)).input_tokens
+                count = await client.messages.count_tokens(**body)
+                return _told(count, "input_tokens")
         except ModelError as exc:
             log.info("No token count from the provider", extra={"reason": type(exc).__name__})
             return None
@@ -116,12 +118,11 @@ class AnthropicModel:
         try:
             async with self._request(30.0) as client:
                 info = await client.models.retrieve(self._name)
+                self._max_output_tokens = _told(info, "max_tokens") or self._max_output_tokens
+                return _told(info, "max_input_tokens")
         except ModelError as exc:
             log.info("No window from the provider", extra={"reason": type(exc).__name__})
             return None
-        if info.max_tokens:
-            self._max_output_tokens = info.max_tokens
-        return info.max_input_tokens or None
 
     async def aclose(self) -> None:
         self._closed = True
@@ -158,6 +159,8 @@ class AnthropicModel:
                 raise classify(self._refusal(exc)) from None
             except (anthropic.APITimeoutError, httpx2.TimeoutException):
                 raise ModelTimeout("the provider fell silent") from None
+            except json.JSONDecodeError:
+                raise ModelConnectionError("the answer could not be read") from None
             except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, OSError) as exc:
                 raise ModelConnectionError(f"no connection: {type(exc).__name__}") from None
 
@@ -178,7 +181,11 @@ class AnthropicModel:
             if self._client is None:
                 if not self._api_key and self._base_url is None:
                     raise ModelAuthError("no API key is configured")
-                self._client = await in_daemon_thread(self._make_client, "load-model-sdk")
+                client = await in_daemon_thread(self._make_client, "load-model-sdk")
+                if self._closed:  # meanwhile
+                    await client.close()
+                    raise ModelConnectionError("the model is closed")
+                self._client = client
             return self._client
 
     def _make_client(self) -> anthropic.AsyncAnthropic:
@@ -232,7 +239,9 @@ async def _read(stream: AsyncMessageStream[None], out: _TextOut) -> ModelRespons
                 "the answer ended without its end mark", request_id=stream.request_id
             )
         return _response(message)
-    except (ValueError, RuntimeError, LookupError, AttributeError, AssertionError) as exc:
+    except (
+        TypeError, ValueError, RuntimeError, LookupError, AttributeError, AssertionError,
+    ) as exc:  # fmt: skip
         # The SDK reads what a server sends without distrust; so any of these is the server's.
         log.warning("Unreadable answer stream", exc_info=exc)
         raise ModelConnectionError("the answer could not be read") from exc
@@ -259,13 +268,19 @@ def _response(message: ApiMessage) -> ModelResponse:
 def _usage(message: ApiMessage) -> Usage | None:
     raw = message.usage
     usage = Usage(
-        input_tokens=raw.input_tokens or 0,
-        output_tokens=raw.output_tokens or 0,
-        cache_read_tokens=raw.cache_read_input_tokens or 0,
-        cache_write_tokens=raw.cache_creation_input_tokens or 0,
+        input_tokens=int(raw.input_tokens or 0),
+        output_tokens=int(raw.output_tokens or 0),
+        cache_read_tokens=int(raw.cache_read_input_tokens or 0),
+        cache_write_tokens=int(raw.cache_creation_input_tokens or 0),
     )
     # Some servers report nothing: that is no measurement of an empty prompt.
     return usage if usage.prompt_tokens > 0 else None
+
+
+def _told(answer: object, name: str) -> int | None:
+    """A number of tokens that the provider told; the SDK hands on whatever a server sends."""
+    value = getattr(answer, name, None)
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def _open_loop_without_thinking(body: Body) -> bool:

@@ -7,10 +7,13 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from agent.errors import (
     ContextOverflow,
@@ -371,6 +374,93 @@ async def test_nobody_listens(clock: FakeClock) -> None:
         assert isinstance(await failure(model), ModelConnectionError)
 
 
+@contextlib.asynccontextmanager
+async def stranger(body: str, content_type: str = "application/json") -> AsyncIterator[str]:
+    """A server that answers everything with this; its address."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(text=body, content_type=content_type)
+
+    server = TestServer(web.Application())
+    server.app.router.add_route("*", "/{any:.*}", answer)
+    async with server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ("<html>sign in first</html>", "text/html"),
+        ("[]", "application/json"),
+        ("null", "application/json"),
+        ("{", "application/json"),
+        (
+            '{"input_tokens": 1.5, "max_input_tokens": "many", "max_tokens": "some"}',
+            "application/json",
+        ),
+        ('{"input_tokens": -5, "max_input_tokens": -5, "max_tokens": 0}', "application/json"),
+    ],
+)
+async def test_a_size_that_can_not_be_read_is_none(
+    clock: FakeClock, body: str, content_type: str
+) -> None:
+    async with stranger(body, content_type) as url:
+        model = AnthropicModel(MODEL, api_key="k", base_url=url, clock=clock)
+        async with contextlib.aclosing(model):
+            assert await model.window_tokens() is None
+            assert await model.count_tokens(request()) is None
+            assert type(await failure(model)) is ModelConnectionError
+
+
+def events(start: dict[str, Any], delta: Any = "hi") -> str:
+    """A stream of an answer whose message begins with these fields."""
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    block = {"index": 0, "content_block": {"type": "text", "text": ""}}
+    text_delta = {"index": 0, "delta": {"type": "text_delta", "text": delta}}
+    end = {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}}
+    return "".join(
+        f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n"
+        for kind, fields in (
+            ("message_start", {"message": {**message, "usage": usage, **start}}),
+            ("content_block_start", block),
+            ("content_block_delta", text_delta),
+            ("content_block_stop", {"index": 0}),
+            ("message_delta", end),
+            ("message_stop", {}),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        events({}, delta=5),
+        events({}, delta=None),
+        events({"content": None}),
+        events({"usage": None}),
+        events({"input_transformations": 5}),
+    ],
+)
+async def test_a_stream_of_the_wrong_kinds_is_no_answer(clock: FakeClock, stream: str) -> None:
+    async with stranger(stream, "text/event-stream") as url:
+        model = AnthropicModel(MODEL, api_key="k", base_url=url, clock=clock)
+        async with contextlib.aclosing(model):
+            assert type(await failure(model)) is ModelConnectionError
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the SDK's, about the server
+async def test_a_usage_in_fractions_is_whole_tokens(clock: FakeClock) -> None:
+    """The store's columns hold whole numbers only."""
+    stream = events({"usage": {"input_tokens": 5.5, "output_tokens": 1}})
+    async with stranger(stream, "text/event-stream") as url:
+        model = AnthropicModel(MODEL, api_key="k", base_url=url, clock=clock)
+        async with contextlib.aclosing(model):
+            usage = (await model.respond(request())).usage
+    assert usage is not None
+    assert [type(n) for n in dataclasses.astuple(usage)] == [int] * 4
+
+
 @pytest.mark.parametrize("fault", ["hang", "hang_text", "hang_tool"])
 async def test_a_silent_server_is_given_up(
     server: AnthropicServer, clock: FakeClock, fault: str
@@ -410,6 +500,26 @@ async def test_no_more_requests_at_once_than_allowed(
     async with contextlib.aclosing(model_for(server, clock, **options)) as model:
         await asyncio.gather(*(model.respond(request()) for _ in range(12)))
     assert server.records.max_in_flight <= 3
+
+
+async def test_closed_while_the_sdk_loads_stays_closed(
+    server: AnthropicServer, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_for(server, clock)
+    loading, may_load = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow() -> None:
+        loop.call_soon_threadsafe(loading.set)
+        assert may_load.wait(10)
+
+    monkeypatch.setattr("agent.llm.anthropic.preload", slow)
+    asked = asyncio.ensure_future(failure(model))
+    await loading.wait()
+    await model.aclose()
+    may_load.set()
+    assert type(await asked) is ModelConnectionError
+    assert server.requests == []
 
 
 async def test_closed_is_closed_twice_over(server: AnthropicServer, clock: FakeClock) -> None:
