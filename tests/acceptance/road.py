@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.acceptance.harness import Database, World
+from tests.acceptance.talk import Talk
+from tests.fakes.anthropic_server import MessageRequest, common_prefix
 
 TARGET_RATIO = 0.20
 THRESHOLD_RATIO = 0.50
@@ -120,6 +122,22 @@ def summaries_updated(world: World) -> int:
 def compressions_by_pruning_alone(database: Database) -> int:
     """Compressions that needed no summary, because shorter tool results were enough."""
     return sum(split.manifest.get("mode") == "prune" for split in splits(database))
+
+
+def broken_prefixes(world: World, talk: Talk) -> dict[str, int]:
+    """How often, in each chat, a request did not begin with all of the one before it."""
+    last: dict[str, dict[str, Any]] = {}
+    broken = dict.fromkeys(talk.chats, 0)
+    for record in world.anthropic.main_requests:
+        body = record.body or {}
+        said = talk.asked(MessageRequest(record.number, body, {}))
+        if record.verdict != "ok" or said is None:
+            continue
+        if said.chat in last:
+            shared, before, _ = common_prefix(last[said.chat], body)
+            broken[said.chat] += shared < before
+        last[said.chat] = body
+    return broken
 
 
 def fallback_summaries(database: Database) -> int:

@@ -1,6 +1,6 @@
 """A long talk of numbered messages: what is said, what the model answers, and what must be shown.
 
-Every message carries a tag (`T007`, `D031`); the answer to it is known in advance, paragraph by
+Every message carries a tag (`T107`, `D231`); the answer to it is known in advance, paragraph by
 paragraph, so that a lost, doubled or cut answer can be told from what the chats show.
 """
 
@@ -49,71 +49,72 @@ class Talk:
     def __init__(self, chats: Mapping[str, Chat], seed: int) -> None:
         self.chats = dict(chats)
         self.said: dict[str, Said] = {}
-        self._random = random.Random(seed)
+        self._seed = seed
         self._numbers: Counter[str] = Counter()
         self._rounds: Counter[str] = Counter()
 
     # --- people
 
     def say(self, chat: str, kind: Kind) -> Said:
-        """Say the next message there."""
-        platform = self.chats[chat].platform
-        self._numbers[platform] += 1
-        tag = f"{platform[0].upper()}{self._numbers[platform]:03d}"
-        said = Said(tag, chat, kind, f"{tag} {self._wording(kind)}")
+        """Say the next message there: `T107` is the seventh in the first chat on Telegram."""
+        self._numbers[chat] += 1
+        platform, _, number = chat.partition("-")
+        tag = f"{platform[0].upper()}{number}{self._numbers[chat]:02d}"
+        said = Said(tag, chat, kind, f"{tag} {self._wording(tag, kind)}")
         self.said[tag] = said
         self.chats[chat].say(said.text)
         return said
 
     def count(self, platform: str) -> int:
         """Messages said on a platform so far."""
-        return self._numbers[platform]
+        return sum(n for chat, n in self._numbers.items() if chat.startswith(platform))
 
-    def _wording(self, kind: Kind) -> str:
+    def _wording(self, tag: str, kind: Kind) -> str:
+        # By tag, so that a chat is the same whatever the others do meanwhile.
+        dice = random.Random(f"{self._seed} {tag}")
         match kind:
             case "plain" | "long":
-                return f"please note: {self._prose(60)}"
+                return f"please note: {_prose(dice, 60)}"
             case "clock":
-                return f"what time is it? {self._prose(20)}"
+                return f"what time is it? {_prose(dice, 20)}"
             case "dig":
                 return "what did we say in the other conversation?"
             case "recall" | "rounds":
-                return f"what did I say about {self._random.choice(_WORDS)}? {self._prose(10)}"
+                return f"what did I say about {dice.choice(_WORDS)}? {_prose(dice, 10)}"
             case "cjk":
-                return f"请记住：{self._han(260)}。"
+                return f"请记住：{_han(dice, 260)}。"
             case "heavy":
-                return f"请全部记住：{self._han(700)}。"
+                return f"请全部记住：{_han(dice, 700)}。"
             case "emoji":
-                return " ".join(self._random.choices(_EMOJI, k=40))
-
-    def _prose(self, words: int) -> str:
-        return " ".join(self._random.choices(_WORDS, k=words))
-
-    def _han(self, count: int) -> str:
-        return "".join(self._random.choices(_HAN, k=count))
+                return " ".join(dice.choices(_EMOJI, k=40))
 
     # --- the model
 
     def respond(self, request: MessageRequest) -> Answer:
         """The answer to the newest message, with tool calls before it where its kind wants some."""
-        tags = TAG.findall(request.last_user_text)
-        if not tags:
+        said = self.asked(request)
+        if said is None:
             return Answer(f"nothing numbered: {request.last_user_text[:80]}")
-        said = self.said[tags[-1]]
         if self._rounds[said.tag] < _rounds(said.kind):
             self._rounds[said.tag] += 1
             return Answer([text_block(f"looking, {said.tag}"), *self._calls(said)])
         return Answer("\n\n".join(paragraphs(said)))
+
+    def asked(self, request: MessageRequest) -> Said | None:
+        """The message that a request wants an answer to."""
+        tags = TAG.findall(request.last_user_text)
+        return self.said.get(tags[-1]) if tags else None
 
     def _calls(self, said: Said) -> list[dict[str, Any]]:
         if said.kind == "clock":
             return [tool_use("current_time", {"timezone": "Asia/Tokyo"})]
         # Several calls at once make a group that is larger than the tail, so that a cut by tokens
         # alone would run through it.
+        dice = random.Random(f"{self._seed} {said.tag} {self._rounds[said.tag]}")
         at_once = 3 if said.kind == "rounds" else 1
-        limit = 15 if said.kind == "dig" else 5
+        limit = 20 if said.kind == "dig" else 5
         return [
-            tool_use("recall", {"queries": self._random.sample(_WORDS, 3), "limit": limit})
+            tool_use("recall", {"queries": dice.sample(_WORDS, 3), "limit": limit})
             for _ in range(at_once)
         ]
 
@@ -195,6 +196,14 @@ class Talk:
             if count != 1:
                 found.append(f"answer to {said.tag}: {count} rows")
         return found
+
+
+def _prose(dice: random.Random, words: int) -> str:
+    return " ".join(dice.choices(_WORDS, k=words))
+
+
+def _han(dice: random.Random, count: int) -> str:
+    return "".join(dice.choices(_HAN, k=count))
 
 
 def _rounds(kind: Kind) -> int:

@@ -31,6 +31,7 @@ from tests.acceptance.harness import (
     settled,
 )
 from tests.acceptance.road import (
+    broken_prefixes,
     compressed_in_the_middle,
     compressions_by_pruning_alone,
     cuts_moved_by_a_tool_group,
@@ -104,6 +105,15 @@ def assert_sound(world: World, talk: Talk) -> None:
     assert [c for c in world.discord.calls if c.status >= 400] == []
 
 
+def assert_stable_prefixes(world: World, talk: Talk, resets: int = 0) -> None:
+    """The prompt cache holds, also over restarts: only a compression (or /new) may break it."""
+    database = world.database()
+    compressions = sum(len(chain) - 1 for chain in database.chains().values())
+    broken = broken_prefixes(world, talk)
+    print(f"broken prefixes: {broken}, compressions: {compressions}")
+    assert sum(broken.values()) <= compressions + resets
+
+
 def assert_long_chains(world: World, at_least: int = 4) -> None:
     """In every chat a conversation went through that many sessions."""
     database = world.database()
@@ -139,7 +149,7 @@ async def test_undisturbed(world: World) -> None:
             if n == 14 and chat.endswith("-1"):
                 kind = "rounds"
             if chat == "telegram-2" and n >= DIGGING_FROM:
-                kind = "dig" if n < DIGGING_FROM + 3 else "plain"
+                kind = "dig"
             if chat == "telegram-2" and n == DIGGING_FROM:
                 talk.chats[chat].say("/new")
             tags.append(talk.say(chat, kind).tag)
@@ -157,6 +167,7 @@ async def test_undisturbed(world: World) -> None:
     assert_sound(world, talk)
     assert talk.repeats() == 0
     assert_long_chains(world)
+    assert_stable_prefixes(world, talk, resets=1)
     assert pruned_rows(database) > 0
     assert compressions_by_pruning_alone(database) > 0
     assert cuts_moved_by_a_tool_group(database, window=8000) > 0
@@ -244,6 +255,7 @@ async def test_killed_25_times(world: World, tmp_path: Path) -> None:
     )
     assert_sound(world, killing.talk)
     assert_long_chains(world)
+    assert_stable_prefixes(world, killing.talk)
     assert killing.hits() == Counter((p, name) for p in POINTS for name in PLATFORMS)
     print(f"{killing.kills} kills; marked repeats on Telegram: {killing.talk.repeats()}")
 
@@ -384,7 +396,7 @@ async def test_stopped_in_the_middle_of_turns(world: World, outlasts_the_drain: 
     slow = {talk.say(chat, "recall").tag for chat in talk.chats}
     waiting = [talk.say(chat, "plain").tag for chat in talk.chats]
     world.anthropic.when(
-        Match(where=lambda request: slow_tag(request) in slow),
+        Match(where=lambda request: (said := talk.asked(request)) is not None and said.tag in slow),
         Fault("hang") if outlasts_the_drain else slowed(talk, seconds=0.5),
         times=None,
     )
@@ -406,12 +418,6 @@ async def test_stopped_in_the_middle_of_turns(world: World, outlasts_the_drain: 
     assert code == 0
     assert_sound(world, talk)
     assert talk.repeats() == 0
-
-
-def slow_tag(request: MessageRequest) -> str | None:
-    """The tag of the message that a request is about."""
-    tags = TAG.findall(request.last_user_text)
-    return tags[-1] if tags else None
 
 
 def slowed(talk: Talk, seconds: float) -> Callable[[MessageRequest], Answer]:
