@@ -176,17 +176,20 @@ class AnthropicModel:
 
     async def _connected(self) -> anthropic.AsyncAnthropic:
         async with self._connecting:
-            if self._closed:
-                raise ModelConnectionError("the model is closed")
+            self._require_open()
             if self._client is None:
                 if not self._api_key and self._base_url is None:
                     raise ModelAuthError("no API key is configured")
                 client = await in_daemon_thread(self._make_client, "load-model-sdk")
                 if self._closed:  # meanwhile
                     await client.close()
-                    raise ModelConnectionError("the model is closed")
+                self._require_open()
                 self._client = client
             return self._client
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ModelConnectionError("the model is closed")
 
     def _make_client(self) -> anthropic.AsyncAnthropic:
         """Slow on first use: imports the SDK and reads the certificates."""
