@@ -677,7 +677,7 @@ class MemoryStore:
         )
 
     async def active_rows(self, session_id: str) -> list[Row]:
-        return list(self._segment(session_id).rows)
+        return _own(self._segment(session_id).rows)
 
     async def identity(self) -> str:
         return self._identity

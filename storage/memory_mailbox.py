@@ -21,9 +21,8 @@ from agent.mail import (
     SendState,
 )
 from storage.codec import clean, clean_json
+from storage.mailbox import DEDUPE_SECONDS
 from storage.repair import is_newer, state_of_item
-
-_WEEK_SECONDS = 7 * 86_400.0
 
 
 class MemoryMailbox:
@@ -71,7 +70,7 @@ class MemoryMailbox:
                 and known.update_id == record.update_id
                 and item.id not in self._forgotten_updates
             )
-            if same_update and known.received_at < record.received_at - _WEEK_SECONDS:
+            if same_update and known.received_at < record.received_at - DEDUPE_SECONDS:
                 self._forgotten_updates.add(item.id)
                 same_update = False
             if same_message or same_update:
@@ -89,17 +88,15 @@ class MemoryMailbox:
         return self._next_inbox_id - 1
 
     def open_inbox(self) -> list[InboxItem]:
-        return [
-            replace(item, record=replace(item.record, update_id=self._update_id(item)))
-            for item in self._inbox.values()
-            if item.state == "new"
-        ]
+        return [self._shown(item) for item in self._inbox.values() if item.state == "new"]
 
     def inbox_items(self, inbox_ids: Iterable[int]) -> list[InboxItem]:
-        return [self._inbox[i] for i in sorted(set(inbox_ids)) if i in self._inbox]
+        return [self._shown(self._inbox[i]) for i in sorted(set(inbox_ids)) if i in self._inbox]
 
-    def _update_id(self, item: InboxItem) -> str | None:
-        return None if item.id in self._forgotten_updates else item.record.update_id
+    def _shown(self, item: InboxItem) -> InboxItem:
+        if item.id not in self._forgotten_updates:
+            return item
+        return replace(item, record=replace(item.record, update_id=None))
 
     def waiting_count(self, session_key: str) -> int:
         return sum(item.record.session_key == session_key for item in self.open_inbox())

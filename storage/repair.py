@@ -22,10 +22,10 @@ from agent.messages import (
 from agent.sessions import EndReason
 
 INTERRUPTED_RESULT = (
-    "[interrupted, outcome unknown: the process stopped before this call's result was stored;"
+    "[interrupted, outcome unknown: work was stopped before this call's result was stored;"
     " the call was not run again]"
 )
-"""What the model reads in place of a result that a crash swallowed."""
+"""What the model reads in place of a result that a crash or a stop swallowed."""
 
 DELIBERATE_ENDS: frozenset[EndReason] = frozenset({"reset", "idle", "daily"})
 """Ends that somebody wanted: such a session is not reopened by a message."""

@@ -671,6 +671,8 @@ class MailboxContract:
         late = 1_800_000_001.0 + week
         assert not (await store.accept(inbound(8, update_id="1001", received_at=late))).fresh
         assert (await store.accept(inbound(8, update_id="1001", received_at=late + 1))).fresh
+        items = await store.inbox_items([item.id for item in await store.open_inbox()])
+        assert [item.record.update_id for item in items] == [None, "1001"]
 
     async def test_repeats_at_once_are_one(self, store: Store) -> None:
         receipts = await asyncio.gather(*(store.accept(inbound(1)) for _ in range(20)))
@@ -936,6 +938,7 @@ class TextContract:
         draft.message["tool_calls"][0]["function"]["arguments"] = "changed"
         loaded.rows[1].message["tool_calls"][0]["function"]["name"] = "changed"
         (await store.all_rows(loaded.session.id))[0].message["content"] = "changed"
+        (await store.active_rows(loaded.session.id))[0].message["content"] = "changed"
         again = await store.load(loaded.session.id)
         assert again.rows[0].message["content"] == "hello"
         function = again.rows[1].message["tool_calls"][0]["function"]
