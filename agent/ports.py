@@ -362,7 +362,7 @@ class SessionStore(Protocol):
         stub result; a result without a call is taken out. Appends at the end of the list are no
         revision; anything else bumps it. An ended session is given back repaired but not changed,
         and so is one in which a turn is running that is not ``ticket``: its open calls are being
-        answered at this moment.
+        answered at this moment. Stand-ins that only such a view holds have ids below zero.
 
         Raises:
             SessionNotFound: never existed.
@@ -385,6 +385,11 @@ class SessionStore(Protocol):
         entries. Copies keep content, wire content, kind and origin, and lose their thinking; drafts
         are stored as they are. The child inherits source, model, prompt and tools (or gets the
         request's prefix), a numbered title (``name #2``), no usage anchor, revision 0.
+
+        Raises:
+            SessionNotFound: the parent or the conversation never existed.
+            ValueError: the plan keeps a row that it does not cover, keeps one twice, or would leave
+                no message at all.
         """
         ...
 
@@ -394,6 +399,10 @@ class SessionStore(Protocol):
         Replaced rows stay (inactive, marked compacted). Bumps the revision, strips thinking from
         every row behind the first change, clears the usage anchor, discards what was prepared.
         Applied under the same conditions as `split`.
+
+        Raises:
+            SessionNotFound: never existed.
+            ValueError: as for `split`.
         """
         ...
 
@@ -405,7 +414,10 @@ class SessionStore(Protocol):
         """Announce a compression, so that nobody pays for it twice. False: somebody else holds it.
 
         An expired lease, or one that ends further off than ``ttl_seconds`` (clock set back), is
-        free.
+        free. The holder of a lease prolongs it.
+
+        Raises:
+            SessionNotFound: the conversation never existed.
         """
         ...
 
@@ -475,9 +487,10 @@ class SessionStore(Protocol):
     async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
         """Called once at start-up: every turn that was cut off, oldest first.
 
-        Counts a crash for each that was running, unless rows were stored since the last crash. One
-        that reaches the limit is not given back: it is over as failed, its inbox rows are answered,
-        and a notice is owed to its chat; the conversation goes on with the next message.
+        Counts a crash for each that was running; the count begins anew at one if the turn stored a
+        step of its own since the last crash. One that reaches the limit is not given back: it is
+        over as failed, its inbox rows are answered, and a notice is owed to its chat; the
+        conversation goes on with the next message.
         The leases of the run before are void: whoever held them is gone.
         """
         ...
@@ -497,8 +510,8 @@ class Mailbox(Protocol):
     async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
         """Store an inbound message once; the cursor moves in the same transaction.
 
-        A repeat, by (platform, bot, kind, update) or by (platform, bot, chat, message, kind),
-        stores nothing and gives the first row's id. Cursors only move forward.
+        A repeat, by (platform, bot, kind, update) within a week or by (platform, bot, chat,
+        message, kind), stores nothing and gives the first row's id. Cursors only move forward.
         """
         ...
 
@@ -540,7 +553,11 @@ class Mailbox(Protocol):
     async def plan_parts(
         self, outbox_id: int, parts: Sequence[PartDraft]
     ) -> tuple[OutboxPart, ...]:
-        """Store the parts, once: if there are some already, those are given back unchanged."""
+        """Store the parts, once: if there are some already, those are given back unchanged.
+
+        Raises:
+            StoreError: there is no such answer.
+        """
         ...
 
     async def mark_part(
@@ -555,11 +572,18 @@ class Mailbox(Protocol):
 
         The item follows its parts: sent when all are, failed when one has failed, unknown when one
         is unknown and none is left to send.
+
+        Raises:
+            StoreError: there is no such part.
         """
         ...
 
     async def fail_outbox(self, outbox_id: int, error: str) -> None:
-        """Give up on an answer and on its parts that are not sent."""
+        """Give up on an answer and on its parts that are not sent.
+
+        Raises:
+            StoreError: there is no such answer.
+        """
         ...
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
