@@ -140,7 +140,8 @@ class Daemon:
         if self._stop.is_set():
             return CLEAN
         self._platforms_task.result()  # a crash of the supervisor itself is ours
-        if self._parts.supervisor.hopeless:
+        # A console that came to its end does not make up for a platform that could not run.
+        if self._parts.supervisor.failed:
             log.error("no platform can run; see the reasons above")
             return NO_PLATFORM
         return CLEAN

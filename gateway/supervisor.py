@@ -66,6 +66,11 @@ class Supervisor:
         return dict(self._status)
 
     @property
+    def failed(self) -> bool:
+        """At least one platform needs the operator."""
+        return any(s.state is PlatformState.FAILED_CONFIG for s in self._status.values())
+
+    @property
     def hopeless(self) -> bool:
         """Nothing runs and nothing will, until the operator changes the configuration."""
         return bool(self._status) and all(

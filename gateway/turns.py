@@ -139,7 +139,7 @@ class TurnRunner:
             )
         except GaveUp as gave_up:
             if gave_up.reason is StopReason.USER:
-                await self._owe(lambda: self._mailbox.answer_inbox([item.id]), stop)
+                await self._owe(lambda: self._stop_unbegun(opening), stop)
             return
         except StaleTurn:
             log.info("message was answered before", extra={"inbox_id": item.id})
@@ -321,6 +321,14 @@ class TurnRunner:
             )
         except GaveUp:
             return
+
+    async def _stop_unbegun(self, opening: TurnOpening) -> Sequence[OutboxItem]:
+        """End a turn of which nobody knows whether it has begun: so that it is not resumed."""
+        try:
+            ticket = await self._sessions.begin_turn(opening)
+            return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
+        except StaleTurn:
+            return ()
 
     async def _refresh(self) -> None:
         """The turn may have ended in a commit whose outcome nobody learned: look what it owes."""

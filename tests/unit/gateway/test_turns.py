@@ -259,6 +259,28 @@ async def test_a_store_that_is_away_is_waited_for_and_told(
     assert await rig.rows(KEY) == [("user", "hi"), ("assistant", "re: hi")]
 
 
+async def test_a_stop_ends_a_turn_that_began_without_anybody_knowing(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    real, away = rig.store.begin_turn, True
+
+    async def begin(opening: Any) -> Any:
+        ticket = await real(opening)
+        if away:
+            raise StoreUnavailable("it did happen, in fact")
+        return ticket
+
+    rig.store.begin_turn = begin
+    await rig.intake.receive(inbound("hi"))
+    await rig.settle()
+    await rig.intake.receive(inbound("/stop", message_id="2"))
+    away = False
+    await rig.settle()
+    await clock.advance(5)
+    await rig.settle()
+    assert await rig.store.recover_turns() == []
+    assert await rig.rows(KEY) == [("user", "hi")]
+
+
 async def test_typing_is_shown_while_the_model_works(clock: FakeClock) -> None:
     rig = Rig(clock)
     gate = asyncio.Event()
