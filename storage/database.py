@@ -231,6 +231,7 @@ class Writer:
         self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]
     ) -> None:
         """One transaction. Whatever goes wrong with the database goes wrong for all of them."""
+        index_damaged = tx.index_damaged
         try:
             if not self._in_place():
                 raise StoreUnavailable("the database file was moved or replaced under this process")
@@ -250,6 +251,7 @@ class Writer:
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _roll_back(connection)
             tx.take_index()
+            tx.index_damaged = index_damaged  # what the group found out was not stored either
             _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
             for call in group:
                 call.error = exc if isinstance(exc, StoreError) else outage(exc)

@@ -248,6 +248,28 @@ async def test_damage_of_the_index_stops_no_message(rig: Rig) -> None:
     assert found == ("1",)
 
 
+async def test_damage_that_could_not_be_noted_is_found_again(rig: Rig) -> None:
+    """Else this run would store without index, and the next would trust an index with holes."""
+
+    def index(tx: Transaction, row_id: int) -> None:
+        put(tx, f"k{row_id}")
+        tx.index(row_id, "some words")
+
+    def full_at_commit(point: str) -> None:
+        if point == "commit.indexed":
+            raise full_disk()
+
+    await rig.writer.submit(index, (1,))
+    rig.connection.execute("UPDATE message_index_data SET block = x'00' WHERE id = 10")
+    faultpoint.install(full_at_commit)
+    with pytest.raises(StoreUnavailable):
+        await rig.writer.submit(index, (2,))
+    faultpoint.install(None)
+    await rig.writer.submit(index, (3,))
+    noted = rig.connection.execute("SELECT value FROM facts WHERE name = 'index_damaged'")
+    assert noted.fetchall() == [("1",)]
+
+
 async def test_a_locked_database_is_waited_for(rig: Rig) -> None:
     other = sqlite3.connect(rig.path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
