@@ -2,7 +2,8 @@
 
 Whatever the list holds, the request is valid (`agent.llm.validator`): this is the last net below
 the store's repairs. What a message maps to depends only on what stands before it, so that a list
-that grew maps to the same beginning.
+that grew maps to the same beginning. Two things are none of that: images that one request can not
+carry, and the closing turn that stands in where the list ends with an answer.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ class _Turns:
         calls = message.get("tool_calls")
         if not calls and "anthropic_content_blocks" not in message:
             self.add("assistant", plain_blocks(message))
+            self.repairs["result without call"] += len(results)
             return
         called = [call["id"] for call in calls or ()]
         ids = [self._free_id(call_id) for call_id in called]

@@ -79,6 +79,14 @@ def test_repairs_are_logged_and_sound_lists_are_not(caplog: pytest.LogCaptureFix
     }
 
 
+def test_a_result_behind_an_answer_without_calls_is_dropped_aloud(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    map_messages([user(), {"role": "assistant", "content": "x"}, result("z"), user()])
+    (record,) = caplog.records
+    assert record.__dict__["repairs"] == {"result without call": 1}
+
+
 def test_ids_are_made_fit_and_unique_in_the_order_of_the_list() -> None:
     turns = map_messages([user(), calling("a b", "a b"), result("a b", "1"), result("a b", "2"),
                           calling("a_b"), result("a_b", "3")])  # fmt: skip
