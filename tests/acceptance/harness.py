@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.control import ask
+from gateway.control import ask, socket_path
 from tests.fakes.anthropic_server import AnthropicServer
 from tests.fakes.discord_server import Channel, DiscordServer, User
 from tests.fakes.telegram_server import TelegramServer
@@ -72,7 +72,7 @@ class Daemon:
         name: str = "daemon",
     ) -> None:
         self.home = home
-        self.socket = home / "control.sock"
+        self.socket = socket_path(None, home, environment(home, secrets))
         self._secrets = secrets
         self._config = config
         self._launcher = launcher
@@ -177,12 +177,11 @@ class Daemon:
 
 def environment(home: Path, secrets: Mapping[str, str]) -> dict[str, str]:
     """An environment of its own: nothing of this process's but what Python needs."""
-    kept = {n: os.environ[n] for n in ("PATH", "LANG", "LC_ALL") if n in os.environ}
+    kept = {n: os.environ[n] for n in ("PATH", "LANG", "LC_ALL", "TMPDIR") if n in os.environ}
     return {
         **kept,
         "HOME": str(home.parent),
         "POSTHOUSE_HOME": str(home),
-        "TMPDIR": str(home.parent),
         "PYTHONFAULTHANDLER": "1",
         **secrets,
     }

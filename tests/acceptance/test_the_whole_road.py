@@ -81,8 +81,9 @@ async def hear(talk: Talk, tags: Sequence[str], daemon: Daemon, left: int = 0) -
     await eventually(
         lambda: len(talk.unanswered(tags)) <= left,
         ANSWER_SECONDS,
-        f"answers to {tags}",
+        "every answer",
         alive=daemon,
+        seen=lambda: talk.unanswered(tags),
     )
 
 
@@ -319,9 +320,10 @@ class Killing:
         daemon = self.world.daemon().start()
         if not self._caught_up:
             await self._catch_up(daemon)
-        elif self._random.random() < 0.7:
-            await daemon.ready()
+        else:
             self._caught_up = False
+            if self._random.random() < 0.7:
+                await daemon.ready()
         for platform in PLATFORMS:
             for _ in range(self._random.randint(1, FED_AT_RANDOM)):
                 self._say(platform, self._random.choice(CHANGING))

@@ -33,7 +33,7 @@ async def test_two_conversations_do_not_hold_each_other(world: World) -> None:
     await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the slow turn")
     for chat in (quick, elsewhere):
         chat.say("quick question")
-        await answered(chat, "reply to: quick question", daemon, seconds=5.0)
+        await answered(chat, "reply to: quick question", daemon)
     assert slow.shown() == []
     world.anthropic.release()
     await answered(slow, "reply to: this one takes for ever", daemon)
@@ -149,14 +149,16 @@ async def test_flood_control_holds_one_chat_only(world: World) -> None:
     world.configure()
     daemon = await world.run()
     flooded, other = TelegramChat(world), TelegramChat(world, OTHER_TELEGRAM_USER)
-    rule = world.telegram.fault("flood", "sendMessage", chat_id=flooded.user_id, retry_after=2)
+    rule = world.telegram.fault("flood", "sendMessage", chat_id=flooded.user_id, retry_after=3)
     begun = time.monotonic()
     flooded.say("slowly")
     await eventually(lambda: rule.hits == 1, 10.0, "the flood answer")
     other.say("quickly")
-    await answered(other, "reply to: quickly", daemon, seconds=1.5)
+    await answered(other, "reply to: quickly", daemon)
+    assert flooded.shown() == []
     await answered(flooded, "reply to: slowly", daemon)
-    assert time.monotonic() - begun >= 2.0
+    assert time.monotonic() - begun >= 3.0
+    assert len([c for c in world.telegram.calls_of("sendMessage") if c.status == 429]) == 1
     assert len(flooded.shown()) == 1
 
 
