@@ -74,6 +74,7 @@ class RetryingModel:
             try:
                 response = await self._try_model(model, request, shown, ends_at)
             except (ModelUnavailable, ModelNotFound) as exc:
+                self._auth_error = None  # whatever it is, it is not the key
                 if n == len(chain) - 1 or self._clock.monotonic() >= ends_at:
                     raise
                 log.warning(
@@ -83,6 +84,9 @@ class RetryingModel:
                 continue
             except ModelAuthError as exc:
                 self._close_auth(exc)
+                raise
+            except ModelError:
+                self._auth_error = None
                 raise
             self._auth_error = None
             return response
