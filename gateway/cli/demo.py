@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from agent.errors import PosthouseError
 from agent.ports import Archive
 from agent.sessions import SessionInfo
 from gateway.cli import exits
@@ -79,6 +80,7 @@ class _Stage:
 
     def __init__(self) -> None:
         self.compressions = 0
+        self._left = False
         self._store: Archive | None = None
         self._answered = asyncio.Event()
 
@@ -90,35 +92,46 @@ class _Stage:
         """The script, each line once the one before is answered."""
         for line in SCRIPT:
             self._answered.clear()
-            _say("you", line)
+            self._print(_spoken("you", line))
             yield line
             await self._answered.wait()
             await asyncio.sleep(PAUSE_SECONDS)
             await self._look()
+            if self._left:
+                return
 
     async def show(self, text: str) -> None:
         """An answer or a notice."""
-        _say("bot", textwrap.shorten(plain(text), 260, placeholder=" …"))
+        self._print(_spoken("bot", textwrap.shorten(plain(text), 260, placeholder=" …")))
         self._answered.set()
+
+    def _print(self, text: str) -> None:
+        """Whoever watches may leave (`posthouse demo | head`): then the play ends."""
+        try:
+            out(text)
+        except (BrokenPipeError, PosthouseError):
+            self._left = True
 
     async def _look(self) -> None:
         assert self._store is not None
         infos = await self._store.list_sessions()
         tip = next(info for info in infos if info.ended_at is None)
         bar = "#" * min(40, tip.tokens * 40 // (WINDOW_TOKENS // 2))
-        out(f"     session {len(infos)}: {tip.message_count} messages, ~{tip.tokens} tokens {bar}")
+        self._print(
+            f"     session {len(infos)}: {tip.message_count} messages, ~{tip.tokens} tokens {bar}"
+        )
         if len(infos) - 1 > self.compressions:
             self.compressions = len(infos) - 1
             parent = next(info for info in infos if info.id == tip.parent_session_id)
-            out(
+            self._print(
                 f"\n  == the context was full: session {len(infos) - 1} "
                 f"({parent.message_count} messages, ~{parent.tokens} tokens) is closed and kept; "
                 f"session {len(infos)} goes on with a summary and the last messages ==\n"
             )
 
 
-def _say(who: str, text: str) -> None:
-    out(textwrap.fill(text, WIDTH, initial_indent=f"{who}: ", subsequent_indent="     "))
+def _spoken(who: str, text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=f"{who}: ", subsequent_indent="     ")
 
 
 async def _epilogue(store: Archive) -> None:

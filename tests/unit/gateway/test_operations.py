@@ -376,5 +376,21 @@ class TestCommandLine:
                 assert main(["config", "schema"]) == 1
         assert "posthouse: standard output" in capsys.readouterr().err
 
+    def test_a_demo_that_nobody_watches_ends(self) -> None:
+        """`posthouse demo | head -1`: no trace-back, and no second performance."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "gateway", "demo"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().startswith("posthouse demo:")
+            process.stdout.close()
+            assert process.stderr.read() == ""
+            assert process.wait(timeout=20) == 0
+
     def test_stored_text_can_not_steer_a_terminal(self) -> None:
         assert plain("a\x1b[2Jb\x07\nc\x9b") == "a[2Jb c"
