@@ -157,7 +157,7 @@ async def test_a_refused_key_is_tried_once_in_each_pause(clock: FakeClock) -> No
 
 
 async def test_another_trouble_after_a_refused_key_is_not_about_the_key(clock: FakeClock) -> None:
-    """The one attempt after the pause is refused for its content: nobody is told of the key again."""
+    """The one attempt after the pause is refused for its content: the key is not blamed again."""
     scripted = ScriptedModel(ModelAuthError("no"), ModelBadRequest("what?"), "fine")
     model = RetryingModel([scripted], clock=clock, random=lambda: 0.5)
     assert isinstance((await ask(model, clock))[0], ModelAuthError)
