@@ -30,6 +30,10 @@ STORE_TROUBLE = (
     "My storage does not answer right now. Your message is in the queue and I keep trying; "
     "there is no need to send it again."
 )
+NOT_TAKEN_YET = (
+    "My storage does not take anything right now, so I do not have that line yet. I keep trying as "
+    "long as this window is open; the log says what is wrong."
+)
 STORE_TROUBLE_IN_TURN = (
     "My storage failed in the middle of this, so I have no answer. Your message is kept; "
     "please ask again."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock, IdSource
+from gateway import texts
 from gateway.platforms.console import render as rendering
 from gateway.platforms.console.convert import BOT_ID, PLATFORM, convert
 from gateway.platforms.console.streams import StandardStreams, standard_streams
@@ -26,7 +28,8 @@ from gateway.tasks import StopReason, StopSignal, run_stoppable
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 15.0
 LEAVE_SECONDS = 1.0
 """What reading from a terminal may take to end, once nobody looks at it any more."""
 
@@ -129,7 +132,7 @@ class ConsolePlatform:
 
     async def _serve(self, terminal: Terminal, intake: Intake) -> None:
         async for line in terminal.lines():
-            await self._take(intake, line)
+            await self._take(intake, line, terminal)
         await self._idle()
 
     def render(self, text: str) -> list[PartDraft]:
@@ -163,15 +166,20 @@ class ConsolePlatform:
             self._intake = asyncio.get_running_loop().create_future()
         return self._intake
 
-    async def _take(self, intake: Intake, line: str) -> None:
+    async def _take(self, intake: Intake, line: str, terminal: Terminal) -> None:
         message = convert(line, message_id=self._ids.new("line"), now=self._clock.now())
+        pause = FIRST_RETRY_SECONDS
         while message is not None:
             try:
                 await intake.receive(message)
                 return
             except StoreUnavailable as exc:
                 log.warning("line not stored yet", extra={"reason": str(exc)})
-                await self._clock.sleep(RETRY_SECONDS)
+                if pause == FIRST_RETRY_SECONDS:
+                    with contextlib.suppress(OSError):  # nobody there: as with any answer
+                        await terminal.show(texts.NOT_TAKEN_YET)
+                await self._clock.sleep(pause)
+                pause = min(LONGEST_RETRY_SECONDS, pause * 2)
             except Exception:  # one line that breaks the intake must not end the conversation
                 log.exception("line could not be taken")
                 return

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.mail import Address, OutboxPart
+from gateway import texts
 from gateway.platforms.console.adapter import ConsolePlatform, StandardStreams
 from gateway.platforms.console.convert import convert
 from gateway.platforms.console.render import REPEAT_MARK, render
@@ -105,15 +106,35 @@ async def test_lines_become_messages_and_the_end_waits_until_all_is_answered() -
 
 async def test_the_store_is_down_the_line_waits() -> None:
     clock = FakeClock()
-    platform = make(StandardStreams(io.BytesIO(b"one\ntwo\n"), io.BytesIO()), clock)
+    sink = io.BytesIO()
+    platform = make(StandardStreams(io.BytesIO(b"one\ntwo\n"), sink), clock)
     intake = RecordingIntake()
-    intake.failures = 2
+    intake.failures = 6
     run = asyncio.create_task(platform.run(intake, Reports()))
-    for _ in range(2):
-        await intake.until(lambda: "store down" in intake.events)
-        await clock.advance(1.0)
+    waited = []
+    while not run.done():
+        await asyncio.sleep(0.001)  # the terminal's own threads
+        if not run.done() and clock.next_wake_seconds is not None:
+            waited.append(clock.next_wake_seconds)
+            await clock.advance(clock.next_wake_seconds)
     await run
     assert intake.texts == ["one", "two"]
+    assert waited == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    assert sink.getvalue().decode().splitlines() == [texts.NOT_TAKEN_YET], "said once, in words"
+
+
+async def test_the_store_is_down_and_nobody_reads_the_words() -> None:
+    clock = FakeClock()
+    platform = make(StandardStreams(io.BytesIO(b"one\n"), BrokenPipe()), clock)
+    intake = RecordingIntake()
+    intake.failures = 1
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    await intake.until(lambda: "store down" in intake.events)
+    while not run.done():
+        await asyncio.sleep(0.001)
+        await clock.advance(1.0)
+    await run
+    assert intake.texts == ["one"]
 
 
 async def test_a_line_that_breaks_the_intake_does_not_end_the_conversation() -> None:
