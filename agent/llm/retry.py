@@ -38,6 +38,19 @@ class RetryPolicy:
         return max(asked + dice * self.first_delay_seconds if asked else 0.0, ours * (0.5 + dice))
 
 
+_Asker = tuple[bool, str | None]
+"""Is it a side task, and which model does it name."""
+_CHAT: _Asker = (False, None)
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A refused key; until then, no request is sent."""
+
+    error: str
+    until: float
+
+
 class RetryingModel:
     """A chain of models, tried in order, as one (`agent.ports.LanguageModel`)."""
 
@@ -55,8 +68,7 @@ class RetryingModel:
         self._clock = clock
         self._random = random
         self._policy = policy if policy is not None else RetryPolicy()
-        self._auth_error: str | None = None
-        self._auth_closed_until = 0.0
+        self._refused: dict[_Asker, _Refused] = {}
 
     @property
     def name(self) -> str:
@@ -65,7 +77,8 @@ class RetryingModel:
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
-        self._check_auth()
+        asker = (request.side_task, request.model)
+        self._check_key(asker)
         # A model that the request names is that one or none: who asked has an own plan B.
         chain = self._models[:1] if request.model is not None else self._models
         ends_at = self._clock.monotonic() + self._policy.deadline_seconds
@@ -74,7 +87,7 @@ class RetryingModel:
             try:
                 response = await self._try_model(model, request, shown, ends_at)
             except (ModelUnavailable, ModelNotFound) as exc:
-                self._auth_error = None  # whatever it is, it is not the key
+                self._key_worked(asker)  # whatever it is, it is not the key
                 if n == len(chain) - 1 or self._clock.monotonic() >= ends_at:
                     raise
                 log.warning(
@@ -83,20 +96,20 @@ class RetryingModel:
                 )
                 continue
             except ModelAuthError as exc:
-                self._close_auth(exc)
+                self._refused[asker] = _Refused(str(exc), self._next_attempt())
                 raise
             except ModelError:
-                self._auth_error = None
+                self._key_worked(asker)
                 raise
-            self._auth_error = None
+            self._key_worked(asker)
             return response
         raise AssertionError("a chain is never empty")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        return None if self._auth_paused() else await self._models[0].count_tokens(request)
+        return None if self._is_refused() else await self._models[0].count_tokens(request)
 
     async def window_tokens(self) -> int | None:
-        return None if self._auth_paused() else await self._models[0].window_tokens()
+        return None if self._is_refused() else await self._models[0].window_tokens()
 
     async def aclose(self) -> None:
         for model in self._models:
@@ -126,20 +139,30 @@ class RetryingModel:
                 )
                 await self._clock.sleep(delay)
 
-    def _auth_paused(self) -> bool:
-        return self._auth_error is not None and self._clock.monotonic() < self._auth_closed_until
+    def _is_refused(self) -> bool:
+        refused = self._refused.get(_CHAT)
+        return refused is not None and self._clock.monotonic() < refused.until
 
-    def _check_auth(self) -> None:
-        """One attempt per pause: whoever comes first after it, on behalf of all."""
-        if self._auth_error is None:
-            return
-        if self._auth_paused():
-            raise ModelAuthError(self._auth_error)
-        self._auth_closed_until = self._clock.monotonic() + self._policy.auth_pause_seconds
+    def _check_key(self, asker: _Asker) -> None:
+        """One attempt per pause: whoever comes first after it, on behalf of all.
 
-    def _close_auth(self, error: ModelError) -> None:
-        self._auth_error = str(error)
-        self._auth_closed_until = self._clock.monotonic() + self._policy.auth_pause_seconds
+        What a conversation is refused, a side task would be too. The other way round says nothing:
+        the key may be good for the chat's model and not for the one that summarises.
+        """
+        for who in dict.fromkeys((_CHAT, asker)):
+            refused = self._refused.get(who)
+            if refused is None:
+                continue
+            if self._clock.monotonic() < refused.until:
+                raise ModelAuthError(refused.error)
+            refused.until = self._next_attempt()
+
+    def _key_worked(self, asker: _Asker) -> None:
+        for who in (_CHAT, asker):
+            self._refused.pop(who, None)
+
+    def _next_attempt(self) -> float:
+        return self._clock.monotonic() + self._policy.auth_pause_seconds
 
 
 class _Shown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -164,6 +165,28 @@ async def test_another_trouble_after_a_refused_key_is_not_about_the_key(clock: F
     await clock.advance(61)
     assert isinstance((await ask(model, clock))[0], ModelBadRequest)
     assert isinstance((await ask(model, clock))[0], ModelResponse)
+
+
+async def test_a_side_task_that_is_refused_does_not_silence_the_chat(clock: FakeClock) -> None:
+    """The key may be good for the chat's model, and not for the one that summarises."""
+    scripted = ScriptedModel(
+        ModelAuthError("not this one"), "chat", "chat", "side", ModelAuthError("no"), "side"
+    )
+    model = RetryingModel([scripted], clock=clock, random=lambda: 0.5)
+    named = replace(ASKED, side_task=True, model="small")
+    side = replace(ASKED, side_task=True)
+    assert isinstance((await ask(model, clock, named))[0], ModelAuthError)
+    assert isinstance((await ask(model, clock))[0], ModelResponse)
+    assert isinstance((await ask(model, clock, named))[0], ModelAuthError)
+    assert isinstance((await ask(model, clock))[0], ModelResponse)
+    assert len(scripted.requests) == 3, "the refused one waits for its pause"
+    assert isinstance((await ask(model, clock, side))[0], ModelResponse), "another model: plan B"
+    assert isinstance((await ask(model, clock))[0], ModelAuthError)
+    for refused in (side, named):
+        assert isinstance((await ask(model, clock, refused))[0], ModelAuthError)
+    assert len(scripted.requests) == 5, "what the chat is refused, side tasks do not try"
+    await clock.advance(61)
+    assert isinstance((await ask(model, clock, side))[0], ModelResponse), "one for all"
 
 
 async def test_a_stop_during_the_wait_passes(clock: FakeClock) -> None:
