@@ -20,7 +20,7 @@ def message_of(blocks: Sequence[Block]) -> Message:
 
     The raw blocks are kept beside it where the visible fields alone would not bring them back.
     """
-    kept = [_tidy(clean_json(b)) for b in blocks if not _is_blank_text(b)]
+    kept = _with_own_ids([_tidy(clean_json(b)) for b in blocks if not _is_blank_text(b)])
     text = visible_text(kept)
     message: Message = {"role": "assistant", "content": text or None}
     calls = [_call_of(b) for b in kept if b.get("type") == "tool_use"]
@@ -29,6 +29,23 @@ def message_of(blocks: Sequence[Block]) -> Message:
     if plain_blocks(message) != kept:
         message["anthropic_content_blocks"] = kept
     return message
+
+
+def _with_own_ids(blocks: list[Block]) -> list[Block]:
+    """Each call with an id of its own: two results under one id can not both be kept."""
+    used: set[str] = set()
+    for n, block in enumerate(blocks):
+        if block.get("type") != "tool_use":
+            continue
+        call_id = wanted = str(block.get("id", ""))
+        again = 1
+        while call_id in used:
+            again += 1
+            call_id = f"{wanted}_{again}"
+        used.add(call_id)
+        if call_id != wanted:
+            blocks[n] = {**block, "id": call_id}
+    return blocks
 
 
 def visible_text(blocks: Sequence[Block]) -> str:

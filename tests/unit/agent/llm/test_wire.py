@@ -189,3 +189,10 @@ def test_the_newest_pictures_stay_within_the_size_of_a_request() -> None:
     nested = body["messages"][2]["content"][0]["content"]
     assert [b["type"] for b in nested] == ["text", "text", "text"]
     assert [b["type"] for b in body["messages"][2]["content"][1:]] == ["image"] * 4
+
+
+def test_calls_that_share_an_id_are_told_apart() -> None:
+    call = {"type": "tool_use", "name": "clock", "input": {}}
+    message = message_of([{**call, "id": "a"}, {**call, "id": "a"}, {**call, "id": "a_2"}])
+    assert [c["id"] for c in message["tool_calls"]] == ["a", "a_2", "a_2_2"]
+    assert "anthropic_content_blocks" not in message
