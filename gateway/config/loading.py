@@ -57,8 +57,8 @@ def parse_config(text: str, name: str) -> tuple[Config, PassedThrough]:
     try:
         return Config.model_validate(ours), passed
     except ValidationError as exc:
-        problems = [_explain(dict(error), name, lines) for error in exc.errors()]
-        raise ConfigError(list(dict.fromkeys(problems))) from exc
+        problems = sorted(_explain(dict(error), name, lines) for error in exc.errors())
+        raise ConfigError(list(dict.fromkeys(text for _, text in problems))) from exc
 
 
 def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
@@ -88,7 +88,7 @@ def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
     if data is None:
         return {}, lines
     if not isinstance(data, dict):
-        raise ConfigError([f"{name}:1: must be a list of `section:` keys, not a {_kind(data)}"])
+        raise ConfigError([f"{name}:1: must consist of `section:` keys, but is a {_kind(data)}"])
     return data, lines
 
 
@@ -136,19 +136,21 @@ def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedT
     return {k: v for k, v in data.items() if k not in passed}, passed
 
 
-def _explain(error: dict[str, Any], name: str, lines: _Lines) -> str:
+def _explain(error: dict[str, Any], name: str, lines: _Lines) -> tuple[int, str]:
+    """The line, and what is wrong there."""
     loc = tuple(part for part in error["loc"] if not _is_branch_label(part))
     while loc and loc not in lines:
         loc = loc[:-1]
     path = ".".join(str(part) for part in loc) or "(the file)"
-    where = f"{name}:{lines.get(loc, 1)}: {path}"
+    line = lines.get(loc, 1)
+    where = f"{name}:{line}: {path}"
     if error["type"] == "extra_forbidden":
-        return f"{where}: unknown key{_nearest(loc)}"
+        return line, f"{where}: unknown key{_nearest(loc)}"
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
     plain = isinstance(value, str | int | float | bool | None) and repr(value) not in message
     shown = f" (it is {value!r})" if plain else ""
-    return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+    return line, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 
 def _is_branch_label(part: Any) -> bool:

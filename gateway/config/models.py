@@ -326,7 +326,7 @@ def unavailable(config: Config) -> list[str]:
     for path, feature in NOT_YET.items():
         asked, usual = _at(config, path), _at(default, path)
         if feature and asked != usual:
-            lines.append(f"{path} is set, but {feature} is not available in this version")
+            lines.append(f"{path} is set, but this version does not have {feature} yet")
     return lines
 
 

@@ -74,7 +74,7 @@ def test_shipped_file_names_every_key() -> None:
         ("timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is no time zone name"),
         ("a: 1\nmodel: {}\na: 2", "c.yaml:3: a stands there twice"),
         ("model:\n  name: x\n  name: y", "c.yaml:3: model.name stands there twice"),
-        ("- x", "c.yaml:1: must be a list of `section:` keys, not a list"),
+        ("- x", "c.yaml:1: must consist of `section:` keys, but is a list"),
         ("x: !!python/object:os.system 1", "c.yaml:1:4: not valid YAML"),
         ("a:\n\tb: 1", "c.yaml:2:1: not valid YAML"),
         ("model: {name: x", "not valid YAML"),
@@ -96,7 +96,7 @@ def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
 
 def test_all_mistakes_are_listed_at_once() -> None:
     text = "compression:\n  treshold: 1\n  enabled: 3\nmodle: {}\n"
-    assert len(problems(text)) == 3
+    assert [line.split(":")[1] for line in problems(text)] == ["2", "3", "4"]
 
 
 def test_no_file_and_an_empty_one_mean_the_defaults() -> None:
