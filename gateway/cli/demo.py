@@ -20,12 +20,12 @@ from gateway.logs import set_up
 
 WINDOW_TOKENS = 4_500
 PAUSE_SECONDS = 0.3
-WIDTH = 96
+WIDTH = 79
 
 OPENING = f"""\
-posthouse demo: one conversation with the built-in offline model, whose window is set to only
-{WINDOW_TOKENS:,} tokens here. Real ones have 200,000 and more; a small one shows in seconds what
-otherwise takes weeks.
+posthouse demo: one conversation with the built-in offline model, whose window
+is set to only {WINDOW_TOKENS:,} tokens here. Real ones have 200,000 and more; a small one
+shows in seconds what otherwise takes weeks.
 """
 DIARY = (
     "We walked along the river to the old mill, had soup, and missed the bus back.",
@@ -125,8 +125,9 @@ class _Stage:
             parent = next(info for info in infos if info.id == tip.parent_session_id)
             self._print(
                 f"\n  == the context was full: session {len(infos) - 1} "
-                f"({parent.message_count} messages, ~{parent.tokens} tokens) is closed and kept; "
-                f"session {len(infos)} goes on with a summary and the last messages ==\n"
+                f"({parent.message_count} messages, ~{parent.tokens} tokens)\n"
+                f"  == is closed and kept; session {len(infos)} goes on with a summary and the "
+                "last messages\n"
             )
 
 
@@ -136,8 +137,8 @@ def _spoken(who: str, text: str) -> str:
 
 async def _epilogue(store: Archive) -> None:
     infos = sorted(await store.list_sessions(), key=lambda info: info.started_at)
-    out("\nThe locker's code was said in the first session, long before the last summary; recall")
-    out("found the original. This is the lineage, root first (`posthouse lineage ID`):\n")
+    out("\nThe locker's code was said in the first session, long before the last summary;")
+    out("recall found the original. This is the lineage, root first (`posthouse lineage ID`):\n")
     out(table(("SESSION", "PARENT", "END", "MESSAGES", "TOKENS"), [_row(i) for i in infos]))
     out("\nNothing was deleted: every message is still in the session in which it was said.")
 

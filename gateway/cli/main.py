@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     ):
         command = add(name, "run", text)
         command.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
-    add("demo", "demo", "see a conversation grow, get compressed, and remember (20 seconds)")
+    add("demo", "demo", "see a conversation grow, get compressed, and remember (a few seconds)")
     status = add("status", "status", "how the running gateway is; exit 0: ready, 1: not running")
     status.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
     status.add_argument("--json", action="store_true", help="machine-readable output")

@@ -95,7 +95,8 @@ async def _show(store: Archive, session_id: str, as_json: bool) -> None:
         label = row.kind or row.message["role"]
         calls = ", ".join(c["function"]["name"] for c in row.message.get("tool_calls") or ())
         text = plain(text_of(row.message["content"]))
-        out(f"[{row.id}] {when(row.created_at)} {label}: {text}{f' → {calls}' if calls else ''}")
+        said = " ".join(part for part in (text, calls and f"→ {calls}") if part)
+        out(f"[{row.id}] {when(row.created_at)} {label}: {said}")
 
 
 def _row(row: Row) -> dict[str, Any]:
