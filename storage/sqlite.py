@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import aiosqlite
 
@@ -64,7 +64,7 @@ class Connection:
         if connection._failure is not None:
             await connection.close()
             error = connection._failure
-            raise StoreUnavailable(f"the database can not be opened: {error}") from error
+            raise _not_opened(uri, error) from error
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -166,6 +166,14 @@ def _in_read_transaction(
         connection.execute("ROLLBACK")
 
 
+def _not_opened(uri: str, error: BaseException) -> StoreUnavailable:
+    path = unquote(urlsplit(uri).path)
+    return StoreUnavailable(
+        f"the database {path} can not be opened: {error}. Nothing was changed; check the folder's "
+        "owner and free space, and if the file is damaged put a copy in its place"
+    )
+
+
 def _uri(path: Path | str, mode: str) -> str:
     return f"file:{quote(os.path.abspath(path))}?mode={mode}"
 
@@ -220,7 +228,7 @@ async def open_archive(path: Path | str) -> SqlArchive:
     except BaseException as exc:
         await connection.close()
         if isinstance(exc, sqlite3.Error):
-            raise StoreUnavailable(f"the database can not be opened: {exc}") from exc
+            raise _not_opened(_uri(path, "ro"), exc) from exc
         raise
     return SqlArchive(SqliteReading(connection))
 
