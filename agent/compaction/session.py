@@ -231,7 +231,8 @@ class SessionCompactor:
         if run.adopted is None:
             wanted = run.failed or trigger in ("overflow", "hygiene")
             loaded = await self._not_applied(loaded, run, notify if wanted else None)
-            log.warning(
+            log.log(  # whoever asks for it is told; a failure behind it has its own line
+                logging.INFO if trigger == "manual" else logging.WARNING,
                 "compression not applied",
                 extra={"trigger": trigger, "tokens_before": before, "reason": run.reason},
             )
