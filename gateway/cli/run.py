@@ -32,15 +32,19 @@ if TYPE_CHECKING:
 
 INTRO = """\
 posthouse {version} · home: {home}
-Write a message and press Enter; /help shows the commands, Ctrl-D ends the chat."""
+Write a message and press Enter. /help shows the commands.
+Ctrl-D ends the chat{rest}."""
 OFFLINE = """\
-No model provider is configured, so the built-in offline model answers. For a real one, set
-ANTHROPIC_API_KEY (or model.base_url in config.yaml) and start again."""
+No model provider is configured, so the built-in offline model answers.
+For a real one, set ANTHROPIC_API_KEY (or model.base_url in config.yaml) and
+start again."""
 NO_PLATFORMS = """\
-No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN and put your
-numeric user id into allow_from in {file}."""
+No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or
+DISCORD_BOT_TOKEN and put your numeric user id into allow_from in
+{file}."""
 GONE = """\
-The gateway went away. What it had taken is kept and will be answered; `posthouse chat` shows it."""
+The gateway went away. What it had taken is kept and will be answered;
+`posthouse chat` shows it."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,12 +62,15 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     secrets = read_secrets(env)
     chat = arguments.command == "chat"
     socket = socket_path(config.gateway.control_socket, home.path, env)
+    person = sys.stdin is not None and sys.stdin.isatty()
     if chat and ask(socket, {"op": "status"}) is not None:
+        if person:
+            _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
         return asyncio.run(_attach(socket))
     console = chat or _console_wanted(config, secrets, env)
-    _log(config, secrets, env, quiet=chat or (console and sys.stdin.isatty()))
+    _log(config, secrets, env, quiet=chat or (console and person))
     with claimed(home.path, home.lock):
-        if console and (chat or sys.stdin.isatty()):
+        if console and person:
             _introduce(config, secrets, home, file, chat=chat)
         return asyncio.run(_serve(config, secrets, home, env, console, chat, decorate_store))
 
@@ -83,7 +90,11 @@ async def _serve(
     streams = standard_streams() if console else None
     around = Surroundings(home, secrets, env, console=streams, only_console=only_console)
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
-    return await daemon.serve()
+    try:
+        return await daemon.serve()
+    finally:
+        if streams is not None:
+            streams.leave()
 
 
 def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) -> bool:
@@ -113,12 +124,18 @@ def _introduce(
 ) -> None:
     from gateway.wiring import enabled_platforms, is_offline  # noqa: PLC0415 - as above
 
-    lines = [INTRO.format(version=__version__, home=home.path)]
+    alone = chat or not enabled_platforms(config, secrets)
+    rest = "" if alone else ", Ctrl-C the gateway"
+    lines = [INTRO.format(version=__version__, home=home.path, rest=rest)]
     if is_offline(config, secrets):
         lines.append(OFFLINE)
-    if not chat and not enabled_platforms(config, secrets):
+    if alone and not chat:
         lines.append(NO_PLATFORMS.format(file=file or home.path / "config.yaml"))
-    print("\n".join(lines), file=sys.stderr)  # noqa: T201
+    _say("\n".join(lines))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201
 
 
 async def _attach(socket: Path) -> int:
@@ -138,7 +155,8 @@ async def _attach(socket: Path) -> int:
     finally:
         typing.cancel()
         writer.close()
-    print(GONE, file=sys.stderr)  # noqa: T201
+        streams.leave()
+    _say(GONE)
     return exits.FAILED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from typing import TextIO
 from gateway.platforms.console.pumps import InputPump, OutputPump, RawInput, RawOutput
 
 PROMPT = "> "
+ERASE_LINE = "\r\x1b[K"
 MAX_LINE_BYTES = 1_000_000
 
 
@@ -53,6 +55,9 @@ class StandardStreams:
         self._output = OutputPump(sink)
         self._splitter = LineSplitter()
         self._prompt = prompt
+        self._asked = False
+        """The prompt is the last thing on the terminal, as far as we know."""
+        self._ended = False
 
     async def lines(self) -> AsyncIterator[str]:
         """Lines as they come. Asked again (after a failure), it goes on where it was."""
@@ -61,7 +66,10 @@ class StandardStreams:
         self._ask()
         while True:
             data = await self._input.chunk()
+            if not data:
+                self.leave()  # an end of input moves no cursor
             for line in self._splitter.feed(data) if data else self._splitter.end():
+                self._asked = False  # Enter was pressed behind the prompt
                 yield line
                 if not line.strip():
                     self._ask()  # nothing will be answered
@@ -69,14 +77,29 @@ class StandardStreams:
                 return
 
     async def show(self, text: str) -> None:
-        """Print it."""
+        """Print it; an answer that nobody asked for just now takes the prompt's place."""
+        if self._asked:
+            self._write(ERASE_LINE)
         await self._output.write(f"{text}\n".encode("utf-8", "replace"))
         self._ask()
 
+    def leave(self) -> None:
+        """Nothing is asked any more: what comes next on the terminal begins a line."""
+        self._ended = True
+        if self._asked:
+            self._write("\n")
+        self._asked = False
+
     def _ask(self) -> None:
+        if self._prompt is not None and not self._ended:
+            self._asked = True
+            self._write(PROMPT)
+
+    def _write(self, text: str) -> None:
         if self._prompt is not None:
-            self._prompt.write(PROMPT)
-            self._prompt.flush()
+            with contextlib.suppress(OSError, ValueError):  # answers say whether anybody is there
+                self._prompt.write(text)
+                self._prompt.flush()
 
 
 def standard_streams() -> StandardStreams:

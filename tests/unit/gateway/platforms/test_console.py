@@ -16,7 +16,7 @@ from gateway import texts
 from gateway.platforms.console.adapter import ConsolePlatform, StandardStreams
 from gateway.platforms.console.convert import convert
 from gateway.platforms.console.render import REPEAT_MARK, render
-from gateway.platforms.console.streams import MAX_LINE_BYTES, LineSplitter
+from gateway.platforms.console.streams import ERASE_LINE, MAX_LINE_BYTES, LineSplitter
 from gateway.platforms.contract import PlatformState, SendUnavailable
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.intake import RecordingIntake, Reports
@@ -163,6 +163,29 @@ async def test_answers_are_the_only_thing_on_the_output() -> None:
     assert "> " in prompt.getvalue()
     await platform.close()
     await platform.close()
+
+
+async def test_the_prompt_never_stands_before_an_answer_or_behind_the_end() -> None:
+    class Screen(io.BytesIO):
+        def write_text(self, text: str) -> int:
+            return self.write(text.encode())
+
+    class Prompt(io.StringIO):
+        def write(self, text: str, /) -> int:
+            return screen.write_text(text)
+
+    screen = Screen()
+    streams = StandardStreams(io.BytesIO(b"hi\n"), screen, prompt=Prompt())
+    lines = streams.lines()
+    assert await anext(lines) == "hi"
+    await streams.show("hello")
+    await streams.show("and something else")
+    assert [line async for line in lines] == []
+    await streams.show("the last word")
+    streams.leave()
+    assert screen.getvalue().decode() == (
+        f"> hello\n> {ERASE_LINE}and something else\n> \nthe last word\n"
+    )
 
 
 async def test_a_slow_output_gets_everything_and_blocks_nobody() -> None:
