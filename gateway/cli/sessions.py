@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agent.errors import PosthouseError
 from agent.messages import Row, text_of
 from agent.ports import Archive
 from agent.sessions import SearchScope, SessionInfo
@@ -25,7 +26,10 @@ async def _run(arguments: argparse.Namespace) -> int:
     # Inside, so that the parser stays instant; the store brings the database driver.
     from gateway.wiring import archive  # noqa: PLC0415
 
-    async with archive(find_home(environment())) as store:
+    home = find_home(environment())
+    if not home.database.exists():
+        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+    async with archive(home) as store:
         match arguments.action:
             case "list":
                 infos = await store.list_sessions(limit=arguments.limit)
