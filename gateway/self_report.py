@@ -65,11 +65,16 @@ class SelfReport:
         off = "" if self._config.compression.enabled else " (compression is off)"
         facts = {
             "model": self._model,
-            "window": f"{window.tokens:,} tokens (from: {window.source})",
+            "window": f"{window.tokens:,} tokens (from: {self._window_source()})",
             "compression from": f"{triggers.effective_tokens:,} tokens{off}",
         }
         remarks = self.remarks()
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
+
+    def _window_source(self) -> str:
+        if self._model == "offline" and self._config.model.context_length is None:
+            return "built-in"  # nobody configured it, whatever the book takes it for
+        return self._book.window.source
 
     def say_at_start(self, policies: Mapping[str, PlatformPolicy]) -> None:
         """Into the log, once."""
@@ -79,7 +84,7 @@ class SelfReport:
             extra={
                 "model": self._model,
                 "window_tokens": self._book.window.tokens,
-                "window_source": self._book.window.source,
+                "window_source": self._window_source(),
                 "compression_from_tokens": triggers.effective_tokens,
                 "hygiene_from_tokens": triggers.hygiene_tokens,
                 "cache_ttl": self._config.model.cache_ttl,

@@ -34,7 +34,7 @@ from agent.tools.registry import ToolRegistry
 from gateway import texts
 from gateway.commands import CommandHost
 from gateway.compactors import CompactorCache
-from gateway.config.environment import Home, Secrets, local_zone
+from gateway.config.environment import Home, Secrets, local_zone, missing_tokens
 from gateway.config.models import Config
 from gateway.control import socket_path
 from gateway.daemon import Daemon, Parts
@@ -386,24 +386,7 @@ def check_platforms(config: Config, around: Surroundings) -> None:
     """
     if around.only_console:
         return
-    problems = [
-        f"{name}.enabled is true, but there is no {variable}"
-        for name, enabled, token, variable in (
-            (
-                "telegram",
-                config.telegram.enabled,
-                around.secrets.telegram_bot_token,
-                "TELEGRAM_BOT_TOKEN",
-            ),
-            (
-                "discord",
-                config.discord.enabled,
-                around.secrets.discord_bot_token,
-                "DISCORD_BOT_TOKEN",
-            ),
-        )
-        if enabled is True and not token
-    ]
+    problems = missing_tokens(config, around.secrets)
     if problems:
         raise ConfigError(problems)
     if around.console is None and not enabled_platforms(config, around.secrets):

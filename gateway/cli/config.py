@@ -15,6 +15,7 @@ from gateway.config.environment import (
     environment,
     find_config_file,
     find_home,
+    missing_tokens,
     read_secrets,
 )
 from gateway.config.loading import load_config
@@ -33,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     secrets = read_secrets(env)
     name = str(path) if path else "no config.yaml: the defaults hold"
     if arguments.action == "check":
-        warnings = unavailable(config)
+        # Only warnings: the service may have secrets that are not in this shell.
+        missing = [f"{line} in this environment" for line in missing_tokens(config, secrets)]
+        warnings = [*unavailable(config), *missing]
         if arguments.json:
             out(json.dumps({"file": str(path) if path else None, "ok": True, "warnings": warnings}))
         else:

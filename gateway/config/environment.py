@@ -11,6 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from agent.errors import ConfigError
+from gateway.config.models import Config
 
 UNIT_PATH = Path("/etc/systemd/system/posthouse.service")
 
@@ -122,6 +123,23 @@ def read_secrets(env: Mapping[str, str]) -> Secrets:
         discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN"),
         anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY"),
     )
+
+
+def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
+    """One line for each platform that is switched on without its token."""
+    return [
+        f"{name}.enabled is true, but there is no {variable}"
+        for name, enabled, token, variable in (
+            (
+                "telegram",
+                config.telegram.enabled,
+                secrets.telegram_bot_token,
+                "TELEGRAM_BOT_TOKEN",
+            ),
+            ("discord", config.discord.enabled, secrets.discord_bot_token, "DISCORD_BOT_TOKEN"),
+        )
+        if enabled is True and not token
+    ]
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:

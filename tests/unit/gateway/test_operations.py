@@ -310,6 +310,17 @@ class TestCommandLine:
         assert main(["config", "check"]) == 78
         assert "config.yaml:2: compression.treshold: unknown key" in capsys.readouterr().err
 
+    def test_a_platform_that_is_on_without_a_token_is_said(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
+        (tmp_path / "config.yaml").write_text("discord: {enabled: true}\n")
+        assert main(["config", "check"]) == 0
+        assert "discord.enabled is true, but there is no DISCORD_BOT_TOKEN in" in (
+            capsys.readouterr().out
+        )
+
     def test_show_hides_secrets(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -337,6 +348,20 @@ class TestCommandLine:
     def test_schema_is_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["config", "schema"]) == 0
         assert json.loads(capsys.readouterr().out)["title"] == "Config"
+
+    @pytest.mark.parametrize(
+        "command", [["sessions", "list"], ["sessions", "search", "x"], ["lineage", "x"]]
+    )
+    def test_before_anything_is_stored(
+        self,
+        command: list[str],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        assert main(command) == 1
+        assert f"nothing is stored yet in {tmp_path}" in capsys.readouterr().err
 
     @pytest.mark.parametrize("ident", ["x", "", "' OR 1=1 --", "\udcff", "a" * 100_000])
     @pytest.mark.parametrize("command", [["sessions", "show"], ["lineage"]])
