@@ -91,9 +91,14 @@ class GatewayIntake:
         policy = self._policies.get(message.platform)
         verdict = decide(message, policy.access if policy else None)
         if policy is None or not verdict.allowed:
-            log.debug(
+            log.debug(  # with the ids that somebody who fills in the access lists is looking for
                 "message refused",
-                extra={"platform": message.platform, "ground": verdict.ground.value},
+                extra={
+                    "platform": message.platform,
+                    "ground": verdict.ground.value,
+                    "sender_id": message.sender_id,
+                    "chat_id": message.chat_id,
+                },
             )
             await self._pass_by_stranger(cursor)
             return
