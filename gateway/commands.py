@@ -133,11 +133,12 @@ async def status(host: CommandHost, call: Call) -> str:
             f"Window: {_tokens(host.status.window_tokens())}, "
             f"compression from {_tokens(due.threshold_tokens)}",
             f"Context: {_context(session, due)}",
-            f"Session: {session.id}, {session.message_count:,} messages, "
-            f"{session.compression.count:,} compressions so far",
+            f"Session: {session.id}, {_counted(session.message_count, 'message')}, "
+            f"{_counted(session.compression.count, 'compression')} so far",
         ]
     busy = "working" if host.busy(call.key) else "idle"
-    lines.append(f"Here: {busy}, {host.waiting(call.key):,} waiting")
+    waiting = _counted(host.waiting(call.key), "message")
+    lines.append(f"This conversation: {busy}, {waiting} waiting")
     for name, (state, reason) in sorted(host.status.platforms().items()):
         lines.append(f"{name}: {state}{f' ({reason})' if reason else ''}")
     lines.extend(host.status.remarks())
@@ -155,8 +156,12 @@ async def lineage(host: CommandHost, call: Call) -> str:
     if len(lines) > LINEAGE_LINES:
         left_out = len(lines) - LINEAGE_LINES
         lines = [lines[0], f"… {left_out:,} more …", *lines[left_out + 1 :]]
-    what = "1 session" if len(chain) == 1 else f"{len(chain):,} sessions"
+    what = _counted(len(chain), "session")
     return "\n".join([f"This conversation has {what}, oldest first:", *lines])
+
+
+def _counted(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 async def whoami(host: CommandHost, call: Call) -> str:
@@ -228,7 +233,7 @@ def _context(session: Session, due: CompactionDecision) -> str:
 
 
 def _line(number: int, session: Session, info: SessionInfo | None) -> str:
-    size = f"{session.message_count:,} messages"
+    size = _counted(session.message_count, "message")
     if info is not None:
         size += f", about {info.tokens:,} tokens"
     end = "now" if session.ended_at is None else f"ended by {session.end_reason or 'a crash'}"

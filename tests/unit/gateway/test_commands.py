@@ -179,13 +179,14 @@ async def test_status_while_busy_and_idle(clock: FakeClock) -> None:
     rig = Rig(clock)
     await say(rig, "/status")
     await rig.settle()
-    assert "model-1" in rig.platform.texts()[-1]
+    before = rig.platform.texts()
+    assert "model-1" in "".join(before)
     rig.hold("long", asyncio.Event())
     await say(rig, "hi")
     await say(rig, "long")
     await say(rig, "/status")
     await rig.settle()
-    (shown,) = [t for t in ["".join(rig.platform.texts()[2:])] if t]
+    shown = "".join(rig.platform.texts()[len(before) :])
     for fact in ("model-1", "200,000", "100,000", "1,234 tokens (measured)", "s_1", "working"):
         assert fact in shown
     assert "other: failed-config (bad token)" in shown
