@@ -243,6 +243,11 @@ class World:
             "ANTHROPIC_API_KEY": self.anthropic.api_key,
         }
 
+    def secrets_for(self, *platforms: str) -> dict[str, str]:
+        """What switches these platforms on, and the model's key."""
+        wanted = {"ANTHROPIC_API_KEY", *(f"{name.upper()}_BOT_TOKEN" for name in platforms)}
+        return {name: value for name, value in self.secrets.items() if name in wanted}
+
     def configure(self, **sections: Mapping[str, Any]) -> Path:
         """Write the home's config.yaml; each argument is merged over the section of that name."""
         config: dict[str, dict[str, Any]] = {
@@ -280,9 +285,13 @@ class World:
         return made
 
     async def run(self, *platforms: str, **options: Any) -> Daemon:
-        """A daemon that is ready, with these platforms running (both, if none is named)."""
-        daemon = self.daemon(**options).start()
-        return await daemon.ready(*(platforms or ("telegram", "discord")))
+        """A daemon that is ready, with these platforms running; no others are on.
+
+        None named: both. With ``secrets`` of its own, those decide what is on.
+        """
+        names = platforms or ("telegram", "discord")
+        options.setdefault("secrets", self.secrets_for(*names))
+        return await self.daemon(**options).start().ready(*names)
 
     def database(self) -> Database:
         return Database(self.home / "state.db")
@@ -319,24 +328,25 @@ async def open_world(folder: Path, *, window: int | None = 8000) -> AsyncIterato
 
 
 class TelegramChat:
-    """A person's private chat with the bot on Telegram."""
+    """A person's private chat with the bot on Telegram, from now on."""
 
     platform = "telegram"
 
     def __init__(self, world: World, user_id: int = TELEGRAM_USER) -> None:
         self._server = world.telegram
         self.user_id = user_id
+        self._seen = len(self._server.visible_texts(user_id))
 
     def say(self, text: str) -> None:
         self._server.private_text(text, user_id=self.user_id)
 
     def shown(self) -> list[str]:
         """The bot's messages as the chat shows them, in order."""
-        return self._server.visible_texts(self.user_id)
+        return self._server.visible_texts(self.user_id)[self._seen :]
 
 
 class DiscordChat:
-    """A direct channel with the bot, or a guild channel in which it is mentioned."""
+    """A direct channel with the bot, or a guild channel where it is mentioned, from now on."""
 
     platform = "discord"
 
@@ -347,13 +357,14 @@ class DiscordChat:
         self._user = user
         self._channel = channel
         self.channel: Channel = channel or world.discord.open_dm(user)
+        self._seen = len(self._server.bot_texts(self.channel))
 
     def say(self, text: str) -> None:
         mention = self._channel is not None
         self._server.user_says(self.channel, self._user, text, mention_bot=mention)
 
     def shown(self) -> list[str]:
-        return self._server.bot_texts(self.channel)
+        return self._server.bot_texts(self.channel)[self._seen :]
 
 
 Chat = TelegramChat | DiscordChat
@@ -372,7 +383,7 @@ async def answered(chat: Chat, text: str, daemon: Daemon, seconds: float = 20.0)
 
 
 async def settled(world: World) -> None:
-    """Wait until nothing is owed, claimed or running any more."""
+    """Wait until nothing is owed, claimed, running or given up."""
     database = world.database()
     await eventually(
         lambda: database.unsettled() == {}, 15.0, "everything settled", seen=database.unsettled

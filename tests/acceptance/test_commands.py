@@ -41,7 +41,7 @@ async def test_run_through_a_pipe_is_a_chat_too(world: World) -> None:
 
 async def test_chat_attaches_to_the_running_daemon(world: World) -> None:
     world.configure()
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     result = await run_command(world.home, "chat", stdin="first\nsecond\n")
     assert result.returncode == 0, result.stderr
     first, second = (result.stdout.find(f"reply to: {word}") for word in ("first", "second"))
@@ -106,7 +106,7 @@ async def test_status(world: World) -> None:
 async def test_listings_while_the_daemon_runs(world: World) -> None:
     """Sessions, search and lineage read the store beside its one writer."""
     world.configure()
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     chat = TelegramChat(world)
     count = 0
     while not world.database().path.exists() or not any(
@@ -150,7 +150,7 @@ async def test_listings_while_the_daemon_runs(world: World) -> None:
 async def test_commands_in_the_chat(world: World) -> None:
     """/status, /lineage, /compress, /new, /help: each answered in words, in order."""
     world.configure()
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     chat = TelegramChat(world)
     for n in range(10):
         chat.say(f"part {n}: {'a long way to the next posthouse ' * 20}")

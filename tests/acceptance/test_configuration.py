@@ -22,7 +22,7 @@ HOME_IN_USE = 73
 async def test_one_bad_token_does_not_stop_the_other_platform(world: World) -> None:
     world.configure()
     world.telegram.token_valid = False
-    daemon = await world.run("discord")
+    daemon = await world.run("discord", secrets=world.secrets)
 
     status = daemon.status()
     assert status is not None
@@ -64,7 +64,7 @@ async def test_no_platform_can_run(world: World) -> None:
 
 async def test_a_second_instance_is_refused_and_the_first_unharmed(world: World) -> None:
     world.configure()
-    first = await world.run()
+    first = await world.run("telegram")
     second = await run_command(world.home, "run", secrets=world.secrets)
 
     assert second.returncode == HOME_IN_USE
@@ -79,11 +79,11 @@ async def test_a_second_instance_is_refused_and_the_first_unharmed(world: World)
 async def test_the_lock_of_a_killed_daemon_is_free(world: World) -> None:
     """Liveness is a held lock, never a file that somebody left behind."""
     world.configure()
-    first = await world.run()
+    first = await world.run("telegram")
     await first.kill()
     assert (world.home / "posthouse.lock").exists()
     assert first.socket.exists()
-    second = await world.run()
+    second = await world.run("telegram")
     assert second.exit_code is None
 
 

@@ -67,7 +67,7 @@ async def test_discord_is_read_from_where_it_was(world: World) -> None:
     guild = world.discord.add_guild("guild", owner=OTHER_DISCORD_USER)
     direct = DiscordChat(world)
     channel = DiscordChat(world, OTHER_DISCORD_USER, world.discord.add_channel(guild))
-    daemon = await world.run()
+    daemon = await world.run("discord")
     for chat in (direct, channel):
         chat.say("before")
         await answered(chat, "reply to: before", daemon)
@@ -78,7 +78,7 @@ async def test_discord_is_read_from_where_it_was(world: World) -> None:
         for chat in (direct, channel):
             chat.say(f"while you were away {n}")
     world.discord.user_says(channel.channel, OTHER_DISCORD_USER, "not to the bot")
-    daemon = world.daemon().start()
+    daemon = world.daemon(secrets=world.secrets_for("discord")).start()
     for chat in (direct, channel):
         chat.say("just now")
     await daemon.ready("discord")
@@ -132,6 +132,7 @@ async def test_a_tool_is_not_run_again_by_the_host(world: World) -> None:
             "--platform", "telegram", "--hits", str(hits), "--armed", str(world.home),
         ),
         config=world.home / "config.yaml",
+        secrets=world.secrets_for("telegram"),
     ).start()  # fmt: skip
     chat.say('what time is it? [[tool current_time {"timezone": "Asia/Tokyo"}]]')
     assert await daemon.exited(40.0) == -signal.SIGKILL
@@ -145,8 +146,8 @@ async def test_a_tool_is_not_run_again_by_the_host(world: World) -> None:
 
 async def test_a_second_sigterm_ends_it_at_once(world: World) -> None:
     world.configure(gateway={"drain_seconds": 60})
-    daemon = await world.run()
-    chat = DiscordChat(world)
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
     world.anthropic.fault_next("hang", text="a slow one")
     chat.say("a slow one")
     await eventually(lambda: world.anthropic.records.in_flight == 1, 10.0, "the slow turn")
@@ -157,7 +158,7 @@ async def test_a_second_sigterm_ends_it_at_once(world: World) -> None:
     assert await daemon.exited(5.0) == 1
     assert time.monotonic() - begun < 2.0
     world.anthropic.release()
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     await answered(chat, "reply to: a slow one", daemon)
     assert len(chat.shown()) == 1
 
@@ -173,6 +174,6 @@ async def test_sigterm_during_start_up(world: World) -> None:
         assert seconds < 10.0
     chat = TelegramChat(world)
     chat.say("and now?")
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     await answered(chat, "reply to: and now?", daemon)
     assert world.database().integrity() == "ok"

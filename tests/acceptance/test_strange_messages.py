@@ -136,7 +136,7 @@ async def test_what_has_no_text_or_too_much_of_it(world: World) -> None:
 async def test_updates_that_nobody_can_read_do_not_block(world: World) -> None:
     """They go into quarantine, and what comes behind them is answered."""
     world.configure()
-    daemon = await world.run()
+    daemon = await world.run("telegram")
     chat = TelegramChat(world)
     for variant in ("no_chat",):
         world.telegram.garbage(variant)
@@ -164,3 +164,35 @@ async def test_a_repeated_update_is_answered_once(world: World) -> None:
         chat.say("behind it")
         await answered(chat, "reply to: behind it", daemon)
         assert len(chat.shown()) == 2
+
+
+async def test_answers_that_are_none(world: World) -> None:
+    """Whatever the provider says, the person gets one answer in words and the chat goes on."""
+    world.configure()
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    expected = {
+        "400": "refused",
+        "404": "model",
+        "html200": "",
+        "refusal": "",
+        "empty": "",
+        "401": "key",
+    }
+    for n, (fault, said) in enumerate(expected.items(), start=1):
+        rule = world.anthropic.fault_next(fault, times=1000, text=f"odd one {n}")
+        chat.say(f"odd one {n}")
+        await eventually(
+            lambda n=n: len(chat.shown()) == n,  # type: ignore[misc]
+            60.0,
+            f"an answer in words to {fault}",
+            alive=daemon,
+            seen=chat.shown,
+        )
+        assert said in chat.shown()[-1]
+        rule.times = 0
+    await eventually(
+        lambda: world.database().states("inbox") == {"answered": len(expected)}, 5.0, "answered"
+    )
+    assert daemon.exit_code is None
+    assert [(r.rule, r.message) for r in world.anthropic.rejected] == []
