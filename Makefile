@@ -49,7 +49,7 @@ fmt: $(STAMP)
 
 # The daemon as a process gets the machine for itself: its deadlines are those of real life.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "$(USUAL) and not acceptance"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(USUAL) and not acceptance"
 	$(BIN)/python -m pytest -m "$(USUAL) and acceptance"
 
 torture: $(STAMP)

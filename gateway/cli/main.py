@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -109,10 +110,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.PosthouseError as exc:
         return _fail(exits.FAILED, str(exc))
     except BrokenPipeError:  # `posthouse sessions list | head`
-        sys.stderr.close()
         return exits.OK
     except KeyboardInterrupt:
         return 130
+    finally:
+        _let_go_of_output()
+
+
+def _let_go_of_output() -> None:
+    """Flush now: at the interpreter's end a reader that has left would become exit code 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(code: int, *lines: str) -> int:

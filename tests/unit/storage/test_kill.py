@@ -22,8 +22,6 @@ from tests.unit.storage.kill_scenarios import SCENARIOS, content_of
 ROOT = Path(__file__).parents[3]
 _KILLED_AT: set[str] = set()
 
-pytestmark = pytest.mark.xdist_group("store-kill")  # the last test sums up the others
-
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 async def test_killed_at_every_point(scenario: str, tmp_path: Path) -> None:
@@ -47,7 +45,7 @@ async def test_killed_at_every_point(scenario: str, tmp_path: Path) -> None:
 
 
 def test_every_point_in_the_code_was_killed_at() -> None:
-    """A new point needs a scenario that reaches it."""
+    """A new point needs a scenario that reaches it. Sums up the tests above, in one process."""
     named = set()
     for module in (ROOT / "storage").glob("*.py"):
         named.update(re.findall(r'faultpoint\("([a-z_.]+)"\)', module.read_text()))
