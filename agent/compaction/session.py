@@ -451,7 +451,7 @@ class SessionCompactor:
             self._engine.last_prompt_tokens = -1
             self._engine.last_completion_tokens = 0
             self._engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
-        except Exception:
+        except Exception:  # a property of somebody else's engine
             log.warning("context engine refused to be marked as compressed", exc_info=True)
 
     # --- what comes back ------------------------------------------------------------------------
