@@ -532,10 +532,6 @@ class Mailbox(Protocol):
         """
         ...
 
-    async def waiting_count(self, session_key: str) -> int:
-        """Rows of this key in state ``new``."""
-        ...
-
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:

@@ -115,12 +115,6 @@ def inbox_items(db: sqlite3.Connection, inbox_ids: Sequence[int]) -> list[InboxI
     return [_inbox_item(row) for row in db.execute(f"{query} ORDER BY id", (wanted,))]
 
 
-def waiting_count(db: sqlite3.Connection, session_key: str) -> int:
-    query = "SELECT count(*) FROM inbox WHERE session_key = ? AND state = 'new'"
-    (count,) = db.execute(query, (session_key,)).fetchone()
-    return int(count)
-
-
 def claim(tx: Transaction, inbox_ids: Sequence[int], turn_id: str) -> None:
     tx.executemany(
         "UPDATE inbox SET state = 'claimed', turn_id = ? WHERE id = ? AND state = 'new'",

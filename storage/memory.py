@@ -546,9 +546,6 @@ class MemoryStore:
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
         return self._mail.inbox_items(inbox_ids)
 
-    async def waiting_count(self, session_key: str) -> int:
-        return self._mail.waiting_count(session_key)
-
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:

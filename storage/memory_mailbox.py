@@ -98,9 +98,6 @@ class MemoryMailbox:
             return item
         return replace(item, record=replace(item.record, update_id=None))
 
-    def waiting_count(self, session_key: str) -> int:
-        return sum(item.record.session_key == session_key for item in self.open_inbox())
-
     def claim(self, inbox_ids: Iterable[int], turn_id: str) -> None:
         for inbox_id in inbox_ids:
             if self._state(inbox_id) == "new":

@@ -232,9 +232,6 @@ class SqlStore(SqlArchive):
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
         return await self._quick.read(mailbox.inbox_items, tuple(inbox_ids))
 
-    async def waiting_count(self, session_key: str) -> int:
-        return await self._quick.read(mailbox.waiting_count, session_key)
-
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:

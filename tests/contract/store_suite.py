@@ -679,13 +679,12 @@ class MailboxContract:
         assert [r.fresh for r in receipts].count(True) == 1
         assert len({r.inbox_id for r in receipts}) == 1
 
-    async def test_waiting_messages_are_counted_by_key(self, store: Store) -> None:
+    async def test_what_a_turn_has_claimed_is_open_no_more(self, store: Store) -> None:
         await store.accept(inbound(1))
         await store.accept(inbound(2))
-        await store.accept(inbound(3, session_key="other"))
-        assert await store.waiting_count(KEY) == 2
+        assert [item.id for item in await store.open_inbox()] == [1, 2]
         await begin(store, inbox=(1,))
-        assert await store.waiting_count(KEY) == 1
+        assert [item.id for item in await store.open_inbox()] == [2]
 
     async def test_an_unreadable_update_does_not_block(self, store: Store) -> None:
         for _ in range(2):

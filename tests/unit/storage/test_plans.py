@@ -75,7 +75,6 @@ def looking(tx: Transaction) -> None:
     connection = tx.execute("SELECT 1").connection
     mailbox.open_inbox(connection)
     mailbox.inbox_items(connection, [1])
-    mailbox.waiting_count(connection, KEY)
     mailbox.owed(connection)
     mailbox.cursors(connection, "telegram", "7")
     conversation = sessions.conversation_for_key(tx, KEY)
