@@ -10,8 +10,9 @@ from agent.errors import StoreUnavailable
 from agent.mail import InboxItem, OutboxDraft
 from agent.ports import Clock, Mailbox
 from agent.sessions import InterruptedTurn
-from gateway import commands, texts
-from gateway.commands import Call, CommandHost
+from gateway import texts
+from gateway.commands import registry
+from gateway.commands.contract import Call, CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
@@ -61,7 +62,7 @@ class Dispatch:
             self._lanes.put(key, self._job(item, lambda stop: self._turns.run(item, stop)))
             return
         asked = parse_command(item.record.text)
-        command = commands.find(asked.name) if asked is not None else None
+        command = registry.find(asked.name) if asked is not None else None
         if command is not None and command.place == "in order":
             self._lanes.put(key, self._job(item, lambda stop: self._command(item, stop)))
             return
@@ -140,9 +141,9 @@ class Dispatch:
         asked = parse_command(item.record.text)
         if asked is None:
             return texts.COMMAND_FAILED
-        command = commands.find(asked.name)
+        command = registry.find(asked.name)
         if command is None:
-            return texts.unknown_command(asked.name, commands.near(asked.name))
+            return texts.unknown_command(asked.name, registry.near(asked.name))
         policy = self._policies.get(item.record.address.platform)
         verdict = decide(message_of(item.record), policy.access if policy else None)
         shared = is_shared(item.record)

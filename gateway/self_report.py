@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class SelfReport:
-    """The facts behind `gateway.commands.Status`, always those of now."""
+    """The facts behind `gateway.commands.contract.Status`, always those of now."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class SelfReport:
         self._supervisor = supervisor
 
     def window_tokens(self) -> int | None:
-        """As `gateway.commands.Status`."""
+        """As `gateway.commands.contract.Status`."""
         return self._book.window.tokens
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
-        """As `gateway.commands.Status`."""
+        """As `gateway.commands.contract.Status`."""
         if self._supervisor is None:
             return {}
         return {n: (s.state.value, s.reason) for n, s in self._supervisor.status.items()}

@@ -32,7 +32,7 @@ from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
 from gateway import texts
-from gateway.commands import CommandHost
+from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
 from gateway.config.environment import Home, Secrets, local_zone, missing_tokens
 from gateway.config.models import Config

@@ -19,7 +19,7 @@ from agent.ports import (
     Usage,
 )
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
-from gateway.commands import CommandHost
+from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery, DeliverySettings
 from gateway.dispatch import Dispatch

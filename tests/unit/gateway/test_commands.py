@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway import commands, texts
+from gateway import texts
+from gateway.commands import registry
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import PlatformPolicy
 from tests.fakes.clock import FakeClock
@@ -218,7 +219,7 @@ async def test_help_and_whoami_and_the_unknown(clock: FakeClock) -> None:
         await rig.settle()
     shown = "".join(rig.platform.texts())
     assert shown.count("I also know:") == 3
-    assert all(f"/{name}" in shown for name in commands.COMMANDS)
+    assert all(f"/{name}" in shown for name in registry.COMMANDS)
     assert "fake:111, an admin" in shown
     assert "Did you mean /help" in shown
     assert "I do not know /nonsense. /help" in shown

@@ -1,0 +1,40 @@
+"""Owns the commands of everyday talk: /new, /stop, /whoami."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway import texts
+from gateway.commands.contract import Call, CommandHost
+
+
+async def new(host: CommandHost, call: Call) -> str:
+    """Lead this place to a new, empty conversation."""
+    old = await host.sessions.conversation_for_key(call.key)
+    await host.sessions.start_conversation(
+        call.key, call.record.owner, host.prefix_for(call.record.address.platform)
+    )
+    if old is not None:
+        host.compactors.forget(old.id)
+    return texts.NEW_CONVERSATION
+
+
+async def stop(host: CommandHost, call: Call) -> str:
+    """Say what came of the stop, which has happened already."""
+    if call.over is None:
+        return texts.NOTHING_RUNNING
+    await asyncio.wait({call.over})
+    waiting = host.waiting(call.key) + (1 if host.busy(call.key) else 0)
+    return texts.stopped(waiting)
+
+
+async def whoami(host: CommandHost, call: Call) -> str:
+    """The ids that the access lists want."""
+    address = call.record.address
+    lines = [
+        f"You are {call.record.owner}{', an admin' if call.admin else ''}.",
+        f"This chat is {address.chat_id} on {address.platform}.",
+    ]
+    if address.thread_id:
+        lines.append(f"This thread is {address.thread_id}.")
+    return "\n".join(lines)
