@@ -78,6 +78,11 @@ class Usage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    model: str = ""
+    """Who answered."""
+    cache_miss: str = ""
+    """Why the prefix was not found in the cache although it should have been; "": it was, or
+    nothing is known."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -451,7 +456,8 @@ class SessionStore(Protocol):
     ) -> Appended:
         """Store a step of the turn (an assistant message, or tool results).
 
-        ``anchor_usage`` becomes the session's usage anchor at the first of these rows.
+        ``anchor_usage`` becomes the session's usage anchor at the first of these rows, and is
+        entered in the ledger of requests.
 
         Raises:
             StaleTurn: the turn is not running any more.

@@ -61,6 +61,8 @@ class CompressionState:
     """When anti-thrash last blocked or probed; 0: not blocked."""
     pressure_tier: float = 0.0
     pressure_at: float = 0.0
+    hold_tokens: int = 0
+    """No compression by itself below this prompt size: somebody has just undone one."""
     told_reason: str = ""
     """The abort reason that the user was last told, so that it is told once."""
     previous_summary: str = ""

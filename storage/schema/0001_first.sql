@@ -182,6 +182,22 @@ CREATE TABLE prepared (
     created_at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- What each answer of the model took.
+CREATE TABLE requests (
+    id INTEGER NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    at REAL NOT NULL,
+    model TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cache_read_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    -- Why the prompt's beginning was not found in the cache; '': it was, or nothing is known.
+    cache_miss TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX requests_by_conversation ON requests (conversation_id);
+
 CREATE TABLE jobs (
     id TEXT NOT NULL PRIMARY KEY,
     session_key TEXT NOT NULL,

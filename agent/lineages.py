@@ -1,0 +1,167 @@
+"""Owns what a person can do to a conversation as a whole: its nouns and the port behind them.
+
+Going back, forking, naming, coming back to an older one. Each method of the port is one
+transaction, as in `agent.ports.SessionStore`, and leaves exactly one live tip per conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.messages import Draft, Row
+from agent.sessions import ChangeResult, CompressionState, Session
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """A line of a person's list of conversations."""
+
+    id: str
+    owner: str
+    session_key: str
+    tip_session_id: str
+    title: str | None
+    """Of the tip."""
+    started_at: float
+    last_message_at: float | None
+    message_count: int
+    """Original messages over all its sessions."""
+    session_count: int
+    routed: bool
+    """Is this where its session key leads now?"""
+
+
+@dataclass(frozen=True, slots=True)
+class UncompressRequest:
+    """Undo the newest compression of a conversation, if nothing moved since it was measured."""
+
+    conversation_id: str
+    tip_id: str
+    expected_revision: int
+    covered_row_id: int
+    """The newest row of the tip that the decision has seen; later ones come along."""
+    compression: CompressionState
+    """Of the child: with the hold that keeps it from being compressed again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What was taken back."""
+
+    session: Session
+    """The tip as it is now."""
+    removed: tuple[Row, ...]
+    """In order; the first one is what the person had said. Empty: there was nothing."""
+
+    @property
+    def said(self) -> Draft | None:
+        """The person's message that was taken back, as it can be asked again."""
+        if not self.removed:
+            return None
+        first = self.removed[0]
+        return Draft(first.message, first.wire_content)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """What the requests of a conversation took, all its sessions together, in tokens."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    """Without the cached part."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    misses: dict[str, int] = field(default_factory=dict)
+    """Why a request did not find the prefix cached → how often."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything that was read, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def hit_share(self) -> float | None:
+        """Which part of all prompts came from the cache, 0 to 1; None: nothing was asked yet."""
+        return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+class Lineages(Protocol):
+    """Conversations as their owners handle them."""
+
+    async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
+        """What a conversation would hold with its newest compression undone, in order.
+
+        The full list that this compression replaced, and every original that came since. Empty:
+        it was never compressed. Reads only.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
+        ...
+
+    async def uncompress(self, request: UncompressRequest) -> ChangeResult:
+        """Make a child of the tip (``end_reason='uncompress'``) that holds `uncompressed`.
+
+        Applied under the same conditions as a split. Copies lose their thinking and keep their
+        origin. Not applied either if there is nothing to undo.
+
+        Raises:
+            SessionNotFound: the conversation never existed.
+        """
+        ...
+
+    async def branch(self, session_id: str, session_key: str, owner: str) -> Session:
+        """Fork: a new conversation whose first session copies this one's list (``link='branch'``).
+
+        The key leads to the fork from now on; the session forked from lives on as it is. The fork
+        gets its parent's prefix and compression state, and a numbered title.
+
+        Raises:
+            SessionNotFound: never existed.
+            SessionEnded: it has no messages, or it is not a tip.
+        """
+        ...
+
+    async def undo(self, conversation_id: str, turns: int = 1) -> Undone:
+        """Take back the last turns: the person's message and everything behind it.
+
+        The rows stay (inactive, not compacted), out of the list and out of search; the revision
+        rises. Never beyond the list's own first message of a person. Not while a turn is running.
+
+        Raises:
+            SessionNotFound: the conversation never existed.
+            StaleTurn: a turn is running in it.
+        """
+        ...
+
+    async def set_title(self, conversation_id: str, title: str | None) -> Session:
+        """Name the tip; control and invisible characters go, 100 characters stay.
+
+        A title that another conversation of the same owner has gets a number.
+
+        Raises:
+            SessionNotFound: the conversation never existed.
+        """
+        ...
+
+    async def conversations_of(self, owner: str, *, limit: int = 20) -> Sequence[ConversationInfo]:
+        """An owner's conversations, the one with the newest message first."""
+        ...
+
+    async def resume(self, session_key: str, conversation_id: str) -> Session:
+        """Lead the key to this conversation; its tip is live again (``ended_at`` NULL).
+
+        The one that the key led to before stays as it is, without a way to it until it is resumed.
+        Whether the person may have it is the caller's question.
+
+        Raises:
+            SessionNotFound: the conversation never existed.
+        """
+        ...
+
+    async def usage_totals(self, conversation_id: str) -> UsageTotals:
+        """What its requests took so far; zeros for one that nobody knows."""
+        ...
