@@ -6,12 +6,13 @@ transaction, as in `agent.ports.SessionStore`, and leaves exactly one live tip p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.mail import OutboxDraft, OutboxItem
 from agent.messages import Draft, Row
-from agent.sessions import ChangeResult, CompressionState, Session
+from agent.sessions import ChangeResult, CompressionState, Session, TurnOpening, TurnTicket
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class ConversationInfo:
     id: str
     owner: str
     session_key: str
+    """Where it began; stays."""
     tip_session_id: str
     title: str | None
     """Of the tip."""
@@ -29,8 +31,13 @@ class ConversationInfo:
     message_count: int
     """Original messages over all its sessions."""
     session_count: int
-    routed: bool
-    """Is this where its session key leads now?"""
+    routed_key: str | None
+    """The session key that leads here now; None: none does, until somebody resumes it."""
+
+    @property
+    def routed(self) -> bool:
+        """Is there a way to it right now?"""
+        return self.routed_key is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,8 @@ class Undone:
     """The tip as it is now."""
     removed: tuple[Row, ...]
     """In order; the first one is what the person had said. Empty: there was nothing."""
+    owed: tuple[OutboxItem, ...] = ()
+    """The answer, where the command's own row was answered with it."""
 
     @property
     def said(self) -> Draft | None:
@@ -62,6 +71,15 @@ class Undone:
             return None
         first = self.removed[0]
         return Draft(first.message, first.wire_content)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A command's own row, answered in the transaction of its effect: so it happens once."""
+
+    inbox_id: int
+    words: Callable[[Undone], OutboxDraft]
+    """Pure and quick: called inside the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +143,31 @@ class Lineages(Protocol):
         """
         ...
 
-    async def undo(self, conversation_id: str, turns: int = 1) -> Undone:
+    async def undo(
+        self, conversation_id: str, turns: int = 1, *, answering: Answering | None = None
+    ) -> Undone:
         """Take back the last turns: the person's message and everything behind it.
 
         The rows stay (inactive, not compacted), out of the list and out of search; the revision
-        rises. Never beyond the list's own first message of a person. Not while a turn is running.
+        rises. Never beyond the list's own first message of a person, nor beyond a summary. Not
+        while a turn is running. With ``answering`` the command's row is answered in the same
+        transaction, whatever was taken back.
 
         Raises:
             SessionNotFound: the conversation never existed.
-            StaleTurn: a turn is running in it.
+            StaleTurn: a turn is running in it, or the command's row was answered before.
+        """
+        ...
+
+    async def retry(self, opening: TurnOpening) -> TurnTicket | None:
+        """`undo` of the last turn and `SessionStore.begin_turn` with its message: one transaction.
+
+        The key's conversation is meant; the opening's own message is not used, that of the turn
+        taken back is asked again as it was sent. Called again with the same inbox rows it behaves
+        as `begin_turn` does. None: there is nothing to ask again, and nothing was changed.
+
+        Raises:
+            StaleTurn: a turn is running in it, or these inbox rows were answered before.
         """
         ...
 
@@ -151,14 +185,22 @@ class Lineages(Protocol):
         """An owner's conversations, the one with the newest message first."""
         ...
 
+    async def conversations_at(
+        self, session_key: str, *, limit: int = 20
+    ) -> Sequence[ConversationInfo]:
+        """The conversations that began at this key, whoever began them; ordered alike."""
+        ...
+
     async def resume(self, session_key: str, conversation_id: str) -> Session:
         """Lead the key to this conversation; its tip is live again (``ended_at`` NULL).
 
         The one that the key led to before stays as it is, without a way to it until it is resumed.
-        Whether the person may have it is the caller's question.
+        A key that led to this one before leads nowhere from now on: a conversation has one way to
+        it, and so one lane. Whether the person may have it is the caller's question.
 
         Raises:
             SessionNotFound: the conversation never existed.
+            StaleTurn: a turn of another key is running in it, or waits to be resumed.
         """
         ...
 
