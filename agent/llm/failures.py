@@ -34,6 +34,7 @@ LONG_CONTEXT_TIER_TOKENS = 200_000
 _MIN_LIMIT_TOKENS, _MAX_LIMIT_TOKENS = 1024, 10_000_000
 _SECRET = re.compile(r"\bsk-[\w.*…-]+|\bBearer\s+\S+", re.IGNORECASE)
 _KEY_PIECE_CHARS = 8
+_WEB_PAGE = re.compile(r"<[a-z!?]", re.IGNORECASE)
 
 _QUOTA = (
     "credit balance",
@@ -45,26 +46,83 @@ _QUOTA = (
     "out of extra usage",
 )
 _OVERFLOW = re.compile(
-    r"(prompt|input|request|conversation|messages?) (is |are )?too (long|large|many tokens)"
-    r"|too many (input )?tokens"
+    r"(prompt|\binputs?|request|conversation|messages?) (is |are )?too (long|large|many tokens)"
+    r"|too many (input )?tokens(?! per|, please wait)|too large for model"
     r"|context[_ ](length|window|size)[_ ]?(is |was )?exceed"
-    r"|exceeds?( the| your| its| this)?( model'?s?)?( max(imum)?| available| allowed)*"
-    r" (context|input|prompt|token)"
-    r"|maximum (context|prompt|input) (length|size|window)"
-    r"|exceed_context_size|context limit|larger than the (model's )?context"
-    r"|exceeds the limit of \d+ tokens",
+    r"|exceed(s|ed)?( the| your| its| this)?( model'?s?)?"
+    r"( max(imum)?| available| allowed| configured| number of)*"
+    r" (context|input|prompt|token|length \(|message tokens|limit of \d+ ?tokens)"
+    r"|(prompt|input) exceeds? max(imum)? length"
+    r"|(prompt|input) (tokens?|length)( \(?\d+( tokens)?\)?)? exceeds? (the )?(model|max|context)"
+    r"|token count of \d+ exceeds"
+    r"|max(imum)? (context|prompt|input|model) (length|size|window)"
+    r"|exceed_context_size|context limit"
+    r"|(larger|greater|longer) than the (model'?s? )?context"
+    r"|when (the )?context (the )?overflows"
+    r"|range of input length should be|`inputs` must have less than"
+    r"|current length is \d+ while limit is"
+    r"|tokens in the prompt cannot exceed",
     re.IGNORECASE,
 )
-_SUM_TOO_HIGH = re.compile(r"(?<!\d)(\d+) \+ (\d+) > (\d+)")
-_OPENAI_SUM = re.compile(
-    r"maximum context length is (\d+) tokens.*?requested.*?(\d+) in the messages.*?(\d+) in the",
-    re.IGNORECASE | re.DOTALL,
+"""Each line is somebody's wording; the table of the tests says whose."""
+_RATE = re.compile(
+    r"\b(input |output |total )?(tokens?|requests?) per[ -](min(ute)?|day|hour|second)\b"
+    r"|\b(TPM|RPM|TPD)\b|rate[ _-]?limit",
+    re.IGNORECASE,
 )
-_OUTPUT_TOO_HIGH = re.compile(
-    r"max_(?:completion_)?tokens['`\"]?\s*(?::|is too large:)\s*(\d+)", re.IGNORECASE
+_ABOUT_TOKENS = re.compile(r"token|context", re.IGNORECASE)
+_BODY = re.compile(
+    r"payload size exceeds|entity too large|body (is )?too large|too many total text bytes"
+    r"|exceeds? .{0,40}\d+ ?(bytes|[kmg]i?b)\b",
+    re.IGNORECASE,
 )
-_OVER = re.compile(r"(?<!\d)(\d+)[^\d]*?(?:>|exceeds?|over|larger than)[^\d]*(\d+)", re.IGNORECASE)
-_LIMIT_WORD = re.compile(r"(?:max(?:imum)?|limit|window|context)[^\d]{0,40}?(\d+)", re.IGNORECASE)
+
+_SUMS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"(?<!\d)(?P<prompt>\d+) \+ \d+ > (?P<window>\d+)",
+        r"context length is (?P<window>\d+) tokens.{0,60}?requested.{0,40}?"
+        r"(?P<prompt>\d+) in (?:the messages|your prompt)",
+        r"context length is (?P<window>\d+) tokens.{0,60}?requested \d+ output tokens.{0,60}?"
+        r"(?P<prompt>\d+) input tokens",
+        r"context length is (?P<window>\d+) tokens and your request has (?P<prompt>\d+) input",
+        r"context length of (?P<window>\d+) tokens.{0,60}?requested.{0,40}?"
+        r"(?P<prompt>\d+) tokens from the input",
+        r"must be <= (?P<window>\d+)\. given: (?P<prompt>\d+) `inputs` tokens",
+    )
+)
+"""Prompt and answer together are too much: how large each of the two is decides."""
+_PARTS_WINDOW = re.compile(r"maximum context length is (\d+) tokens", re.IGNORECASE)
+_PARTS = re.compile(r"(?<!\d)(\d+) of \w{1,20} input", re.IGNORECASE)
+_MAX_TOKENS = r"max_?(?:(?:completion|output|new)_?)?tokens['`\"]?"
+_OUTPUT_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        rf"{_MAX_TOKENS}: \d+ > (?P<limit>\d+)",
+        rf"{_MAX_TOKENS} is too large: \d+\..{{0,60}}?at most (?P<limit>\d+)",
+        rf"{_MAX_TOKENS} \(\d+\) exceeds? (?:the )?model'?s? max(?:imum)? output tokens"
+        r" \(?(?P<limit>\d+)",
+        rf"range of [`']?{_MAX_TOKENS} (?:is|should be) \[\d+, ?(?P<limit>\d+)\]",
+        rf"{_MAX_TOKENS} value of \d+ but the supported range is from \d+ \(inclusive\) to"
+        r" (?P<beyond>\d+) \(exclusive\)",
+        rf"{_MAX_TOKENS} (?:must be |should be |cannot |can not |may not )"
+        r"(?:less than or equal to|at most|<=|exceed|be larger than) [`']?(?P<limit>\d+)",
+        r"maximum tokens you requested exceeds the model limit of (?P<limit>\d+)",
+    )
+)
+_OUTPUT_TOO_HIGH = re.compile(rf"{_MAX_TOKENS}\s*(?::|is too large:|\()\s*(\d+)", re.IGNORECASE)
+_OVER = re.compile(
+    r"(?<!\d)(\d+)[^\d]*?(?:>|exceeds?|over|(?:larger|longer|greater) than)[^\d]*(\d+)",
+    re.IGNORECASE,
+)
+_LIMIT_WORD = re.compile(
+    r"(?:max(?:imum)?|limit|window|context|n_ctx|cannot exceed|less than)[^\d]{0,40}?(\d+)"
+    r"|(?<!\d)(\d+) maximum",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"length should be \[\d+, ?(\d+)\]", re.IGNORECASE)
+_NO_LIMIT = re.compile(r"exceeded max context length by \d+|limit \(\d{4}\)", re.IGNORECASE)
+"""By how much it was too long, and an error's number: neither is a window."""
 _THINKING = re.compile(
     r"bound to a different conversation"
     r"|`?thinking`? or `?redacted_thinking`? blocks in the latest assistant message"
@@ -118,53 +176,90 @@ def classify(refusal: Refusal) -> ModelError:
     if kind == "timeout_error" or status in (408, 504):
         return ModelTimeout(said, retry_after_seconds=retry, request_id=rid)
     if kind == "request_too_large" or status == 413:
-        return RequestTooLarge(said, request_id=rid)
+        return _too_large(text, said, retry, rid)
     if kind == "not_found_error" or status == 404:
         return ModelNotFound(said, request_id=rid)
     if _NO_IMAGES.search(text):
         # Of a model without eyes, and not always with a 400: no repeat gives it any.
         return RequestTooLarge(said, request_id=rid)
     if kind == "api_error" or status == 409 or status >= 500:
+        # Gateways and home-made servers send some as their own fault; no repeat would heal those.
+        meant = _bad_request(text, said, rid)
+        if isinstance(meant, OutputLimitTooHigh) or (
+            isinstance(meant, ContextOverflow) and _ABOUT_TOKENS.search(text)
+        ):
+            return meant
         return ModelUnavailable(said, retry_after_seconds=retry, request_id=rid)
     if kind or status >= 400:
         return _bad_request(text, said, rid)
     return ModelConnectionError(f"the stream broke off: {said}", request_id=rid)
 
 
+def _too_large(text: str, said: str, retry: float | None, rid: str | None) -> ModelError:
+    """A 413 is about bytes, unless its text is about tokens."""
+    if _RATE.search(text):
+        return ModelRateLimited(said, retry_after_seconds=retry, request_id=rid)
+    if _OVERFLOW.search(text) and _ABOUT_TOKENS.search(text):
+        return _bad_request(text, said, rid)
+    return RequestTooLarge(said, request_id=rid)
+
+
 def _bad_request(text: str, said: str, rid: str | None) -> ModelError:
-    text = re.sub(r"(?<=\d)[,_](?=\d{3})", "", text)
-    sums = _SUM_TOO_HIGH.search(text) or None
-    if sums is None and (asked := _OPENAI_SUM.search(text)):
-        window, prompt = int(asked[1]), int(asked[2])
-    elif sums is not None:
-        prompt, window = int(sums[1]), int(sums[3])
-    else:
-        prompt = window = 0
-    if window:
+    text = _without_separators(text)
+    if sizes := _prompt_and_window(text):
+        prompt, window = sizes
         if prompt < window:
             return OutputLimitTooHigh(said, limit_tokens=window - prompt, request_id=rid)
         return ContextOverflow(said, limit_tokens=_plausible(window), request_id=rid)
-    if asked := _OUTPUT_TOO_HIGH.search(text):
-        numbers = [int(n) for n in re.findall(r"\d+", text[asked.end() :])]
-        smaller = [n for n in numbers if n < int(asked[1])]
-        limit = smaller[0] if smaller else None
-        return OutputLimitTooHigh(said, limit_tokens=limit, request_id=rid)
+    if (found := _output_limit(text)) is not None:
+        return OutputLimitTooHigh(said, limit_tokens=found or None, request_id=rid)
     if _THINKING.search(text):
         return ThinkingMismatch(said, request_id=rid)
-    if _IMAGE.search(text):
+    if _IMAGE.search(text) or _BODY.search(text):
         return RequestTooLarge(said, request_id=rid)
+    if _RATE.search(text):
+        return ModelRateLimited(said, request_id=rid)
     if _OVERFLOW.search(text):
         return ContextOverflow(said, limit_tokens=limit_in(text), request_id=rid)
     return ModelBadRequest(said, request_id=rid)
 
 
+def _prompt_and_window(text: str) -> tuple[int, int] | None:
+    for pattern in _SUMS:
+        if found := pattern.search(text):
+            return int(found["prompt"]), int(found["window"])
+    parts = [int(n) for n in _PARTS.findall(text)]
+    window = _PARTS_WINDOW.search(text)
+    return (sum(parts), int(window[1])) if parts and window else None
+
+
+def _output_limit(text: str) -> int | None:
+    """How long an answer may be; 0: too long, but the text does not say; None: not about that."""
+    for pattern in _OUTPUT_LIMITS:
+        if found := pattern.search(text):
+            groups = found.groupdict()
+            return int(groups["beyond"]) - 1 if groups.get("beyond") else int(groups["limit"])
+    if asked := _OUTPUT_TOO_HIGH.search(text):
+        numbers = [int(n) for n in re.findall(r"\d+", text[asked.end() :])]
+        return next((n for n in numbers if n < int(asked[1])), 0)
+    return None
+
+
 def limit_in(text: str) -> int | None:
     """The window that an overflow text names, if it names one."""
-    text = re.sub(r"(?<=\d)[,_](?=\d{3})", "", text)
+    text = _without_separators(text)
+    if _NO_LIMIT.search(text):
+        return None
+    if stated_range := _RANGE.search(text):
+        return _plausible(int(stated_range[1]))
     if over := _OVER.search(text):
         return _plausible(int(over[2]))
-    limits = [n for m in _LIMIT_WORD.finditer(text) if (n := _plausible(int(m[1])))]
-    return min(limits) if limits else None
+    stated = (int(m[1] or m[2]) for m in _LIMIT_WORD.finditer(text))
+    return min((n for n in stated if _plausible(n)), default=None)
+
+
+def _without_separators(text: str) -> str:
+    return re.sub(r"(?<=\d)[,_](?=\d{3})", "", text)
 
 
 def _plausible(tokens: int) -> int | None:
@@ -203,7 +298,7 @@ def without_secret(text: str, key: str | None) -> str:
 
 def _short(text: str) -> str:
     stripped = text.lstrip()
-    if stripped[:1] == "<":
+    if _WEB_PAGE.match(stripped):
         return "the server answered with a web page (is the address right, is a proxy between?)"
     flat = " ".join(stripped.split())
     return flat if len(flat) <= MAX_TEXT_CHARS else flat[: MAX_TEXT_CHARS - 1] + "…"
