@@ -27,6 +27,7 @@ from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
 from gateway.intake.wording import user_draft
 from gateway.logs import about
+from gateway.refreeze import Refreezer
 from gateway.storing import GaveUp, until_stored
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
 from gateway.turn_failures import words_for
@@ -123,6 +124,7 @@ class TurnRunner:
         self._hygiene = hygiene
         self._compactors = compactors
         self._prefix_for = prefix_for
+        self._refreeze = Refreezer(sessions, prefix_for)
         self._delivery = delivery
         self._clock = clock
         self._settings = settings or TurnSettings()
@@ -246,7 +248,7 @@ class TurnRunner:
         load: Callable[[], Awaitable[LoadedSession]],
         observer: _Observer,
     ) -> TurnResult:
-        loaded = await load()
+        loaded = await self._refreeze(await load(), ticket)
         compactor = self._compactors.get(ticket.conversation_id)
         context = self._context(ticket, item)
         for _ in range(MAX_ADOPTIONS):

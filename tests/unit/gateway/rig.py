@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.loop import TurnResult
@@ -173,6 +173,7 @@ class Rig:
         self.store = store or MemoryStore(clock, SequentialIds())
         self.loop = ScriptedLoop(self.store)
         self.compactor = FakeCompactor()
+        self.prefix = SessionPrefix("fake", "model-1", "be kind")
         self.policies = {"fake": policy}
         self.limits = limits
         self.hygiene_calls: list[str] = []
@@ -195,7 +196,7 @@ class Rig:
             loop=self.agent_loop or self.loop,
             hygiene=self.agent_hygiene or self._hygiene,
             compactors=self.compactors,
-            prefix_for=lambda source: SessionPrefix(source, "model-1", "be kind"),
+            prefix_for=self.prefix_for,
             delivery=self.delivery,
             clock=self.clock,
         )
@@ -208,7 +209,7 @@ class Rig:
                 sessions=self.store,
                 archive=self.store,
                 compactors=self.compactors,
-                prefix_for=lambda source: SessionPrefix(source, "model-1", "be kind"),
+                prefix_for=self.prefix_for,
                 status=FakeStatus(),
                 waiting=self.lanes.waiting,
                 busy=self.lanes.busy,
@@ -233,6 +234,10 @@ class Rig:
             policies=self.policies,
             clock=self.clock,
         )
+
+    def prefix_for(self, source: str) -> SessionPrefix:
+        """What the configuration gives now: a test sets ``prefix``."""
+        return replace(self.prefix, source=source)
 
     async def _hygiene(
         self, loaded: LoadedSession, compactor: Compactor, notify: Callable[[str], None]
