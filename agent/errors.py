@@ -70,6 +70,10 @@ class StaleTurn(StoreError):
     """The turn is no longer running; whoever holds it must not write."""
 
 
+class ImportRefused(StoreError):
+    """A file can not be taken in; the text says where and why. Nothing was changed."""
+
+
 class EngineError(PosthouseError):
     """A context engine failed, came late, or gave back a list that can not be used."""
 

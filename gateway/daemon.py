@@ -17,6 +17,7 @@ from gateway import __version__
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.delivery.outbox import Delivery
 from gateway.dispatch import Dispatch
+from gateway.exchange import ImportDesk, TakeIn
 from gateway.lanes import Lanes
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform, PlatformState
@@ -64,6 +65,8 @@ class Parts:
     """Slow imports that the first turn would otherwise wait for."""
     details: Callable[[], dict[str, str]] = dict
     """For ``status``: more about it, as shown text."""
+    take_in: TakeIn | None = None
+    """Takes conversations in from a file; None: this store can not."""
 
 
 class Daemon:
@@ -73,9 +76,10 @@ class Daemon:
         self._parts = parts
         self._stop = asyncio.Event()
         self._tasks = TaskOwner(parts.clock)
-        self._control = ControlServer(
-            parts.control_path, {"status": self._answer_status, "chat": self._serve_chat}
-        )
+        handlers = {"status": self._answer_status, "chat": self._serve_chat}
+        if parts.take_in is not None:
+            handlers["import"] = ImportDesk(parts.home, parts.take_in).serve
+        self._control = ControlServer(parts.control_path, handlers)
         self._platforms_task: asyncio.Task[None] | None = None
         self.ready = False
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ConfigError
+from agent.exchange.records import TakenIn
 from agent.llm.anthropic import AnthropicModel, preload
 from agent.llm.background import in_daemon_thread
 from agent.llm.offline import OfflineModel
@@ -40,6 +42,7 @@ from gateway.control import socket_path
 from gateway.daemon import Daemon, Parts
 from gateway.delivery.outbox import Delivery, DeliverySettings
 from gateway.dispatch import Dispatch
+from gateway.exchange import TakeIn
 from gateway.hygiene import HygieneNet
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
@@ -54,8 +57,9 @@ from gateway.self_report import SelfReport
 from gateway.supervisor import Supervisor
 from gateway.turns import TurnRunner
 from gateway.windows import WindowBook
+from storage.files import read_portables
 from storage.sqlite import open_archive, open_store
-from storage.store import SqlArchive
+from storage.store import SqlArchive, SqlStore
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +98,25 @@ async def archive(home: Home) -> AsyncIterator[SqlArchive]:
         await opened.close()
 
 
+async def take_in_file(home: Home, path: Path, owner: str | None) -> list[TakenIn]:
+    """Take conversations from a file into a home of which no daemon runs; its lock is held.
+
+    Raises:
+        ImportRefused: the file can not be taken in; nothing was changed.
+        StoreUnavailable: the store can not be opened.
+    """
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    try:
+        return await _take_in(store, path, owner)
+    finally:
+        await store.close()
+
+
+async def _take_in(store: SqlStore, path: Path, owner: str | None) -> list[TakenIn]:
+    found = await in_daemon_thread(partial(read_portables, path, owner), "read-import")
+    return await store.take_in(found)
+
+
 async def build_daemon(
     config: Config, around: Surroundings, *, decorate_store: StoreDecorator | None = None
 ) -> Daemon:
@@ -118,7 +141,8 @@ async def build_daemon(
     except BaseException:
         await store.close()
         raise
-    return assemble(config, around, clock, ids, model, store, platforms)
+    take_in = partial(_take_in, opened)
+    return assemble(config, around, clock, ids, model, store, platforms, take_in=take_in)
 
 
 def assemble(
@@ -129,6 +153,8 @@ def assemble(
     model: LanguageModel,
     store: Store,
     platforms: Mapping[str, Platform],
+    *,
+    take_in: TakeIn | None = None,
 ) -> Daemon:
     """Put the parts together; does nothing yet. The console comes on top of ``platforms``."""
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(around.env)
@@ -237,6 +263,7 @@ def assemble(
             drain_seconds=config.gateway.drain_seconds,
             warm_up=partial(_warm_up, model, book, compactors),
             details=report.details,
+            take_in=take_in,
         )
     )
 

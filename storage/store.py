@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from agent.exchange.records import Portable, TakenIn
 from agent.mail import (
     Cursor,
     InboxItem,
@@ -37,7 +38,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from storage import changes, mailbox, search, sessions, turns
+from storage import changes, exchange, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import identity
 
@@ -104,6 +105,9 @@ class SqlArchive:
 
     async def lineage(self, session_id: str) -> list[Session]:
         return await self._reading.read(sessions.lineage, session_id)
+
+    async def portable(self, session_id: str) -> Portable:
+        return await self._reading.read(exchange.portable, session_id)
 
     async def close(self) -> None:
         await self._reading.close()
@@ -266,6 +270,11 @@ class SqlStore(SqlArchive):
 
     async def set_cursor(self, cursor: Cursor) -> None:
         await self._writing.write(mailbox.set_cursor, cursor)
+
+    # files
+
+    async def take_in(self, portables: Sequence[Portable]) -> list[TakenIn]:
+        return await self._writing.write_alone(exchange.take_in, tuple(portables))
 
     # life
 

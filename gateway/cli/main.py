@@ -66,6 +66,20 @@ def build_parser() -> argparse.ArgumentParser:
     search.add_argument("query", metavar="QUERY", type=_text)
     search.add_argument("--limit", type=_positive, default=10, metavar="N")
 
+    export = sessions.add_parser("export", help="a whole conversation, of any of its sessions' ids")
+    export.set_defaults(module="exchange")
+    export.add_argument("id", metavar="ID", type=_text)
+    export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
+    export.add_argument("--output", metavar="FILE", help="instead of standard output")
+    taking = sessions.add_parser(
+        "import", parents=[config_file, as_json], help="an export, or Hermes Agent's state.db"
+    )
+    taking.set_defaults(module="exchange")
+    taking.add_argument("file", metavar="FILE")
+    taking.add_argument(
+        "--owner", metavar="PLATFORM:ID", type=_text, help="whose it shall be, e.g. telegram:123"
+    )
+
     lineage = add("lineage", "sessions", "the chain of sessions, root first, of any of its ids")
     lineage.add_argument("id", metavar="ID", type=_text)
     lineage.add_argument("--json", action="store_true", help="machine-readable output")

@@ -1,0 +1,1 @@
+"""Conversations as files: the nouns, the formats, the port."""

@@ -1,0 +1,126 @@
+"""Owns `posthouse sessions export` and `posthouse sessions import`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from agent.errors import PosthouseError
+from agent.exchange.jsonl import write_lines
+from agent.exchange.markdown import write_markdown
+from agent.exchange.records import Portable, TakenIn
+from gateway.cli import exits
+from gateway.cli.output import out
+from gateway.config.environment import Home, environment, find_config_file, find_home
+from gateway.config.loading import load_config
+from gateway.control import socket_path
+from gateway.exchange import send_file
+from gateway.home_lock import claimed
+
+_OWNER = re.compile(r"[a-z]+:[A-Za-z0-9_.-]{1,64}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """One of the two."""
+    home = find_home(environment())
+    if arguments.action == "export":
+        return _export(arguments, home)
+    taken = _import(arguments, home)
+    if arguments.json:
+        out(json.dumps([asdict(item) for item in taken]))
+    else:
+        out(_told(taken))
+    return exits.OK
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+def _export(arguments: argparse.Namespace, home: Home) -> int:
+    if not home.database.exists():
+        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+    portable = asyncio.run(_read(home, arguments.id))
+    pieces = write_lines([portable]) if arguments.format == "jsonl" else write_markdown(portable)
+    if arguments.output is None:
+        _print(pieces)
+    else:
+        _write(Path(arguments.output), pieces)
+    return exits.OK
+
+
+async def _read(home: Home, session_id: str) -> Portable:
+    # Inside, so that the parser stays instant; the store brings the database driver.
+    from gateway.wiring import archive  # noqa: PLC0415
+
+    async with archive(home) as store:
+        return await store.portable(session_id)
+
+
+def _print(pieces: Iterable[str]) -> None:
+    """As bytes: a terminal's encoding must not change a file."""
+    for piece in pieces:
+        sys.stdout.buffer.write(piece.encode())
+    sys.stdout.buffer.flush()
+
+
+def _write(path: Path, pieces: Iterable[str]) -> None:
+    """Whole or not at all, and for its owner only: conversations are private."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for piece in pieces:
+                    file.write(piece.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as exc:
+        raise PosthouseError(f"{path} can not be written: {exc.strerror or exc}") from exc
+
+
+# --- in -----------------------------------------------------------------------------------------
+
+
+def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
+    if arguments.owner is not None and _OWNER.fullmatch(arguments.owner) is None:
+        raise PosthouseError("--owner wants a platform and an id, as in telegram:123456")
+    env = environment()
+    config, _ = load_config(find_config_file(arguments.config, home))
+    path = Path(arguments.file)
+    try:
+        with path.open("rb") as file:
+            socket = socket_path(config.gateway.control_socket, home.path, env)
+            taken = asyncio.run(send_file(socket, file, arguments.owner))
+    except OSError as exc:
+        raise PosthouseError(f"{path} can not be read: {exc.strerror or exc}") from exc
+    if taken is not None:
+        return taken
+    from gateway.wiring import take_in_file  # noqa: PLC0415 - as above
+
+    with claimed(home.path, home.lock):
+        return asyncio.run(take_in_file(home, path, arguments.owner))
+
+
+def _told(taken: Sequence[TakenIn]) -> str:
+    if not taken:
+        return "the file holds no conversations"
+    messages = sum(item.messages for item in taken)
+    lines = [
+        f"{item.conversation_id}: {item.sessions} sessions, {item.messages} messages; "
+        f"its newest session is {item.tip_session_id}"
+        for item in taken
+    ]
+    what = "1 conversation" if len(taken) == 1 else f"{len(taken)} conversations"
+    lines.append(f"{what} with {messages} messages taken in; /sessions shows them to their owner")
+    return "\n".join(lines)

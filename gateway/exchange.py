@@ -1,0 +1,92 @@
+"""Owns taking a file of conversations in through the control socket: chunks out, chunks in.
+
+The daemon is the only writer of its store, and may not be allowed to read where the file lies; so
+the command line sends the file over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agent.errors import ImportRefused, PosthouseError
+from agent.exchange.records import TakenIn
+from gateway.control import connect, read_line, send_line
+
+CHUNK_BYTES = 1024 * 1024
+SILENCE_SECONDS = 60.0
+"""A client that says nothing for so long is gone."""
+
+TakeIn = Callable[[Path, str | None], Awaitable[Sequence[TakenIn]]]
+"""Reads a file and stores what it holds, for this owner or for those that it names."""
+
+
+class ImportDesk:
+    """The daemon's side: keeps the file aside until it is whole, then hands it on."""
+
+    def __init__(self, folder: Path, take_in: TakeIn) -> None:
+        self._folder = folder
+        self._take_in = take_in
+
+    async def serve(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer one ``import``: ``{"taken": […]}`` or ``{"error": …}``."""
+        owner = request.get("owner")
+        descriptor, name = tempfile.mkstemp(prefix="import-", dir=self._folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                await _receive(reader, file)
+            taken = await self._take_in(Path(name), owner if isinstance(owner, str) else None)
+            await send_line(writer, {"taken": [asdict(item) for item in taken]})
+        except PosthouseError as exc:
+            await send_line(writer, {"error": str(exc)})
+        finally:
+            os.unlink(name)
+
+
+async def _receive(reader: asyncio.StreamReader, file: BinaryIO) -> None:
+    while True:
+        try:
+            message = await asyncio.wait_for(read_line(reader), SILENCE_SECONDS)
+            if message is None:
+                raise ImportRefused("the file did not arrive whole")
+            if message.get("end"):
+                return
+            file.write(base64.b64decode(str(message.get("chunk", "")), validate=True))
+        except (TimeoutError, binascii.Error) as exc:
+            raise ImportRefused("the file did not arrive whole") from exc
+
+
+async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[TakenIn] | None:
+    """Send a file to the running daemon and give back what it took in; None: no daemon answers.
+
+    Raises:
+        ImportRefused: The daemon does not take it; nothing was changed.
+    """
+    try:
+        reader, writer = await connect(socket)
+    except (FileNotFoundError, NotADirectoryError, ConnectionError):
+        return None
+    except PermissionError as exc:
+        raise PosthouseError(f"{socket} belongs to another user; import as that one") from exc
+    try:
+        await send_line(writer, {"op": "import", "owner": owner})
+        while chunk := file.read(CHUNK_BYTES):
+            await send_line(writer, {"chunk": base64.b64encode(chunk).decode()})
+        await send_line(writer, {"end": True})
+        answer = await read_line(reader)
+    finally:
+        writer.close()
+    if answer is None:
+        raise ImportRefused("the gateway went away; look at `posthouse sessions list`")
+    if "taken" not in answer:
+        raise ImportRefused(str(answer.get("error")))
+    return [TakenIn(**item) for item in answer["taken"]]

@@ -1,0 +1,292 @@
+"""Owns conversations on their way out of the store and into it, in SQL."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from agent.errors import ImportRefused
+from agent.exchange.records import (
+    Portable,
+    PortableAnchor,
+    PortableMessage,
+    PortableSession,
+    TakenIn,
+)
+from agent.exchange.references import Rename, renamed_content, renamed_manifest
+from agent.messages import Draft, Message, Row
+from agent.sessions import Session
+from storage import sessions
+from storage.codec import ROW_COLUMNS, clean, decode_row, dump_json, encode
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+from storage.segment import indexable_text, segmented
+
+NOBODY = 0
+"""What a reference becomes whose row does not come along."""
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+def portable(db: sessions.Reader, session_id: str) -> Portable:
+    """`agent.exchange.records.Outgoing.portable`.
+
+    A branch stands on its own: what it copied from elsewhere counts as original here.
+    """
+    chain = sessions.lineage(db, session_id)
+    conversation = sessions.conversation(db, chain[0].conversation_id)
+    assert conversation is not None
+    found = {session.id: _rows(db, session.id) for session in chain}
+    numbers = _Numbers(row for rows in found.values() for row, _, _ in rows)
+    return Portable(
+        conversation.id,
+        conversation.owner,
+        conversation.session_key,
+        conversation.created_at,
+        tuple(_session(db, session, found[session.id], numbers) for session in chain),
+    )
+
+
+def _rows(db: sessions.Reader, session_id: str) -> list[tuple[Row, bool, bool]]:
+    query = (
+        f"SELECT active, compacted, {ROW_COLUMNS} FROM messages WHERE session_id = ? ORDER BY id"
+    )
+    return [
+        (decode_row(row[2:]), bool(row[0]), bool(row[1]))
+        for row in db.execute(query, (session_id,))
+    ]
+
+
+class _Numbers:
+    """Row id → number in the file. A row that stays behind is stood for by its first copy."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._of: dict[int, int] = {}
+        self._number: dict[int, int] = {}
+        for number, row in enumerate(rows, start=1):
+            self._of[row.id] = self._number[row.id] = number
+            self._of.setdefault(row.root_id, number)
+
+    def of(self, row_id: int) -> int:
+        return self._of.get(row_id, NOBODY)
+
+    def origin(self, row: Row) -> int | None:
+        """Of a copy; None for an original, and for a copy that has become one."""
+        if row.origin_id is None:
+            return None
+        number = self.of(row.origin_id)
+        return number if number < self._number[row.id] else None
+
+
+def _session(
+    db: sessions.Reader,
+    session: Session,
+    rows: Sequence[tuple[Row, bool, bool]],
+    numbers: _Numbers,
+) -> PortableSession:
+    (last_seq, compression) = db.execute(
+        "SELECT last_seq, compression FROM sessions WHERE id = ?", (session.id,)
+    ).fetchone()
+    anchor = session.anchor
+    through = numbers.of(anchor.through_row_id) if anchor is not None else NOBODY
+    prefix = session.prefix
+    return PortableSession(
+        id=session.id,
+        revision=session.revision,
+        source=prefix.source,
+        model=prefix.model,
+        model_config=prefix.model_config,
+        system_prompt=prefix.system_prompt,
+        tools=tuple(dataclasses.asdict(tool) for tool in prefix.tools),
+        title=session.title,
+        started_at=session.started_at,
+        ended_at=session.ended_at,
+        end_reason=session.end_reason,
+        last_seq=last_seq,
+        anchor=PortableAnchor(anchor.prompt_tokens, anchor.output_tokens, through)
+        if anchor is not None and through
+        else None,
+        compression=json.loads(compression),
+        manifest=renamed_manifest(session.manifest, numbers.of),
+        messages=tuple(
+            _message(row, active, compacted, numbers) for row, active, compacted in rows
+        ),
+    )
+
+
+def _message(row: Row, active: bool, compacted: bool, numbers: _Numbers) -> PortableMessage:
+    message = row.message
+    return PortableMessage(
+        number=numbers.of(row.id),
+        seq=row.seq,
+        active=active,
+        compacted=compacted,
+        created_at=row.created_at,
+        role=message["role"],
+        content=renamed_content(message["content"], row.kind, numbers.of),
+        wire_content=renamed_content(row.wire_content, row.kind, numbers.of),
+        tool_calls=tuple(message.get("tool_calls") or ()),
+        tool_call_id=message.get("tool_call_id"),
+        tool_name=message.get("name"),
+        blocks=tuple(message.get("anthropic_content_blocks") or ()),
+        kind=row.kind,
+        origin=numbers.origin(row),
+    )
+
+
+# --- in -----------------------------------------------------------------------------------------
+
+
+def take_in(tx: Transaction, portables: Sequence[Portable]) -> list[TakenIn]:
+    """`agent.exchange.records.Incoming.take_in`."""
+    return [_take_in(tx, portable) for portable in portables]
+
+
+def _take_in(tx: Transaction, portable: Portable) -> TakenIn:
+    if sessions.conversation(tx, portable.conversation_id) is not None:
+        raise ImportRefused(f"the conversation {portable.conversation_id} is here already")
+    tip = portable.sessions[-1]
+    tx.execute(
+        "INSERT INTO conversations (id, owner, session_key, tip_session_id, created_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (
+            portable.conversation_id,
+            clean(portable.owner),
+            clean(portable.session_key),
+            tip.id,
+            portable.created_at,
+        ),
+    )
+    faultpoint("take_in.conversation")
+    ids: dict[int, int] = {}
+    parent: str | None = None
+    for session in portable.sessions:
+        _insert_session(tx, session, portable.conversation_id, parent, live=session is tip)
+        faultpoint("take_in.session")
+        for message in session.messages:
+            ids[message.number] = _insert_message(tx, session.id, message, ids)
+            faultpoint("take_in.message")
+        _finish_session(tx, session, ids)
+        faultpoint("take_in.finished_session")
+        parent = session.id
+    return TakenIn(portable.conversation_id, tip.id, len(portable.sessions), len(ids))
+
+
+def _insert_session(
+    tx: Transaction,
+    session: PortableSession,
+    conversation_id: str,
+    parent: str | None,
+    *,
+    live: bool,
+) -> None:
+    if not live and session.ended_at is None:
+        raise ImportRefused(f"the session {session.id} is followed by another, but has not ended")
+    try:
+        tx.execute(
+            "INSERT INTO sessions (id, conversation_id, parent_session_id, link, revision,"
+            " last_seq, source, model, title, started_at, ended_at, end_reason, compression,"
+            " model_config, system_prompt, tools)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                session.id,
+                conversation_id,
+                parent,
+                "continuation" if parent is not None else None,
+                session.revision,
+                session.last_seq,
+                clean(session.source),
+                clean(session.model),
+                None if session.title is None else clean(session.title),
+                session.started_at,
+                session.ended_at,
+                session.end_reason,
+                dump_json(session.compression),
+                dump_json(session.model_config),
+                clean(session.system_prompt),
+                dump_json(list(session.tools)),
+            ),
+        )
+    except sqlite3.IntegrityError as exc:
+        raise ImportRefused(f"the session {session.id} is here already") from exc
+
+
+def _insert_message(
+    tx: Transaction, session_id: str, message: PortableMessage, ids: dict[int, int]
+) -> int:
+    rename = _renaming(ids)
+    draft = Draft(
+        _as_message(message, rename),
+        renamed_content(message.wire_content, message.kind, rename),
+        message.kind,
+        None if message.origin is None else ids[message.origin],
+    )
+    columns, said, wire = encode(draft)
+    sent = said if wire is None else cast(Message, {**said, "content": wire})
+    try:
+        row_id = tx.execute(
+            "INSERT INTO messages (session_id, seq, active, compacted, created_at, tokens, role,"
+            " content, content_is_json, wire_content, wire_is_json, tool_calls, tool_call_id,"
+            " tool_name, raw_blocks, kind, origin_id)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                session_id,
+                message.seq,
+                message.active,
+                message.compacted,
+                message.created_at,
+                tx.estimate(sent),
+                *columns,
+            ),
+        ).lastrowid
+    except sqlite3.IntegrityError as exc:
+        raise ImportRefused(f"message {message.number} has the place of another one") from exc
+    assert row_id is not None
+    text = indexable_text(said, draft.kind, draft.origin_id)
+    if text is not None and (message.active or message.compacted):
+        tx.index(row_id, segmented(text))
+    return row_id
+
+
+def _as_message(message: PortableMessage, rename: Rename) -> Message:
+    fields: dict[str, Any] = {
+        "role": message.role,
+        "content": renamed_content(message.content, message.kind, rename),
+        "tool_calls": list(message.tool_calls) or None,
+        "tool_call_id": message.tool_call_id,
+        "name": message.tool_name,
+        "anthropic_content_blocks": list(message.blocks) or None,
+    }
+    return cast(
+        Message, {k: v for k, v in fields.items() if v is not None or k in ("role", "content")}
+    )
+
+
+def _finish_session(tx: Transaction, session: PortableSession, ids: dict[int, int]) -> None:
+    """What names rows, now that they have ids."""
+    anchor = session.anchor
+    through = ids.get(anchor.through) if anchor is not None else None
+    manifest = renamed_manifest(session.manifest, _renaming(ids))
+    known = anchor is not None and through is not None
+    tx.execute(
+        "UPDATE sessions SET message_count ="
+        " (SELECT count(*) FROM messages WHERE session_id = ?1 AND active = 1),"
+        " last_seq = max(last_seq,"
+        "  (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = ?1)),"
+        " anchor_prompt_tokens = ?2, anchor_output_tokens = ?3, anchor_row_id = ?4, manifest = ?5"
+        " WHERE id = ?1",
+        (
+            session.id,
+            anchor.prompt_tokens if known and anchor is not None else None,
+            anchor.output_tokens if known and anchor is not None else None,
+            through,
+            None if manifest is None else dump_json(manifest),
+        ),
+    )
+
+
+def _renaming(ids: dict[int, int]) -> Rename:
+    return lambda number: ids.get(number, NOBODY)

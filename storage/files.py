@@ -1,0 +1,41 @@
+"""Owns telling what kind of file brings conversations, and reading it whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from agent.errors import ImportRefused
+from agent.exchange.jsonl import read_lines
+from agent.exchange.records import Portable
+from storage.hermes import MAGIC, read_hermes
+
+MAX_FILE_BYTES = 2 * 1024**3
+
+
+def read_portables(path: Path, owner: str | None = None) -> list[Portable]:
+    """The conversations of a JSONL export, or of a Hermes Agent's `state.db`.
+
+    Args:
+        path: The file.
+        owner: Whom all of them shall belong to, as ``platform:user id``; None: as the file says.
+
+    Raises:
+        ImportRefused: It is neither, or not whole; the text says where.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise ImportRefused(f"the file has {size} bytes, and at most {MAX_FILE_BYTES} are read")
+        with path.open("rb") as file:
+            is_database = file.read(len(MAGIC)) == MAGIC
+        if is_database:
+            found = read_hermes(path)
+        else:
+            with path.open(encoding="utf-8", newline="\n") as lines:
+                found = read_lines(lines)
+    except UnicodeDecodeError as exc:
+        raise ImportRefused("the file is no text in UTF-8") from exc
+    except OSError as exc:
+        raise ImportRefused(f"the file can not be read: {exc.strerror or exc}") from exc
+    return found if owner is None else [replace(portable, owner=owner) for portable in found]
