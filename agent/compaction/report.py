@@ -1,0 +1,133 @@
+"""Owns what a stored manifest says for people: figures and cost, whoever wrote it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryCost:
+    """What the summary calls of one compression took."""
+
+    models: tuple[str, ...]
+    calls: int
+    input_tokens: int
+    """Without the cached part."""
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything that was read."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionReport:
+    """One compression as it can be told. Zeros where its manifest does not say."""
+
+    mode: str
+    """``prune``, ``summary``, ``deterministic``; ``engine``: a third party's, which tells no more;
+    or one that this version does not know."""
+    at: float | None
+    """Unix seconds."""
+    tokens_before: int = 0
+    """Of the messages, without system prompt and tools."""
+    tokens_after: int = 0
+    rows_before: int = 0
+    rows_after: int = 0
+    covered: int = 0
+    """Messages that went into the summary."""
+    user_messages: int = 0
+    """Those of them that a person said."""
+    quoted: int = 0
+    """Person's messages that stand word for word in the summary."""
+    listed: int = 0
+    """Person's messages that are only named there, to be looked up."""
+    identifiers: int = 0
+    identifiers_complete: bool = True
+    pruned: int = 0
+    """Messages that stay in a shorter form."""
+    cost: SummaryCost | None = None
+
+
+def read_manifest(manifest: Mapping[str, Any], *, at: float | None = None) -> CompressionReport:
+    """A manifest's figures; keys that are missing or of an odd type count as nothing.
+
+    Args:
+        manifest: As stored.
+        at: When the compression was, if the manifest does not say.
+    """
+    covered = _mapping(manifest.get("covered"))
+    users = _mapping(manifest.get("user_messages"))
+    identifiers = _mapping(manifest.get("identifiers"))
+    stored_at = manifest.get("at")
+    return CompressionReport(
+        mode=str(manifest.get("mode") or ""),
+        at=float(stored_at) if isinstance(stored_at, int | float) else at,
+        tokens_before=_count(manifest.get("tokens_before")),
+        tokens_after=_count(manifest.get("tokens_after")),
+        rows_before=_count(manifest.get("rows_before")),
+        rows_after=_count(manifest.get("rows_after")),
+        covered=_count(covered.get("messages")),
+        user_messages=_count(covered.get("user_messages")),
+        quoted=_length(users.get("quoted")),
+        listed=_length(users.get("listed")),
+        identifiers=_count(identifiers.get("kept")),
+        identifiers_complete=identifiers.get("complete") is not False,
+        pruned=_count(manifest.get("pruned")),
+        cost=_cost(manifest.get("cost")),
+    )
+
+
+def last_compression(lineage: Sequence[Session]) -> CompressionReport | None:
+    """The compression whose result a tip still shows; None: there was none, or it was undone.
+
+    Args:
+        lineage: Root first, the tip last.
+    """
+    by_id = {session.id: session for session in lineage}
+    for session in reversed(lineage):
+        parent = by_id.get(session.parent_session_id or "")
+        if session.manifest is not None:
+            split = parent is not None and parent.end_reason == "compression"
+            return read_manifest(session.manifest, at=session.started_at if split else None)
+        if parent is None or parent.end_reason == "uncompress":
+            return None
+    return None
+
+
+def _cost(value: object) -> SummaryCost | None:
+    cost = _mapping(value)
+    models = cost.get("models")
+    seconds = cost.get("seconds")
+    calls = _count(cost.get("calls"))
+    if not calls:
+        return None
+    return SummaryCost(
+        models=tuple(str(m) for m in models) if isinstance(models, list | tuple) else (),
+        calls=calls,
+        input_tokens=_count(cost.get("input_tokens")),
+        output_tokens=_count(cost.get("output_tokens")),
+        cache_read_tokens=_count(cost.get("cache_read_tokens")),
+        cache_write_tokens=_count(cost.get("cache_write_tokens")),
+        seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: object) -> int:
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, list | tuple) else 0

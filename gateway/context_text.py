@@ -1,0 +1,314 @@
+"""Owns how the filling of a window is told to people, in the chat and in the terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.compaction.report import CompressionReport, SummaryCost
+from agent.composition import PARTS, Filling, LargeMessage, PartName
+from agent.lineages import UsageTotals
+from agent.model_metadata import Triggers
+from agent.ports import CompactionDecision
+from agent.prices import CacheTtl, PriceTable, money
+from gateway.commands.contract import counted
+
+LABELS: Mapping[PartName, str] = {
+    "system": "my instructions",
+    "tools": "tools I can use",
+    "summary": "summary of earlier talk",
+    "user": "your messages",
+    "assistant": "my answers",
+    "tool_calls": "what I asked tools",
+    "tool_results": "what tools answered",
+    "pictures": "pictures",
+    "thinking": "my thinking",
+}
+CHAT_CELLS = 20
+MISSES: Mapping[str, str] = {
+    "expired": "too long after the message before",
+    "ttl": "too long after the message before",
+    "model_changed": "another model answered",
+    "system_changed": "my instructions had changed",
+    "tools_changed": "my tools had changed",
+    "messages_changed": "earlier messages had changed",
+    "compression": "right after a compression",
+}
+"""Causes as the ledger counts them → words; one that is not here is shown as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """Everything that is told about a conversation's window."""
+
+    filling: Filling
+    due: CompactionDecision
+    last: CompressionReport | None
+    usage: UsageTotals | None
+    """None: nobody keeps a ledger."""
+    model: str
+    cache_ttl: CacheTtl
+    prices: PriceTable
+    now: float
+    """Unix seconds."""
+    hold_tokens: int = 0
+    """No compression by itself below this size: one has just been undone."""
+
+
+def chat_text(report: ContextReport) -> str:
+    """The answer to ``/context``."""
+    filling = report.filling
+    window = filling.triggers.window_tokens
+    size = filling.measurement.tokens
+    head = [
+        f"Context: about {size:,} of {window:,} tokens ({percent(size, window)})",
+        bar(size, filling.triggers, cells=CHAT_CELLS),
+        "A token is about four letters. The bar is all that the model can read at once; "
+        f"{MARK} is where I start to summarise.",
+    ]
+    parts = [f"• {LABELS[name]}: {tokens:,} ({share})" for name, tokens, share in shares(filling)]
+    blocks = [
+        head,
+        ["What fills it, estimated:", *parts, *_largest_lines(filling)],
+        [size_source(filling, report.now)],
+        last_compression_lines(report.last, report.prices, report.now),
+        cache_lines(report),
+        [next_step(report)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+# --- how full -----------------------------------------------------------------------------------
+
+MARK = "│"
+
+
+def bar(tokens: int, triggers: Triggers, *, cells: int, full: str = "▰", empty: str = "▱") -> str:
+    """The window as a bar, with a mark where compression starts."""
+    window = triggers.window_tokens
+    filled = min(cells, max(1 if tokens > 0 else 0, round(cells * tokens / window)))
+    mark = min(cells, max(0, round(cells * triggers.effective_tokens / window)))
+    drawn = full * filled + empty * (cells - filled)
+    return f"{drawn[:mark]}{MARK if full == '▰' else '|'}{drawn[mark:]}"
+
+
+def percent(tokens: int, whole: int) -> str:
+    """A share in percent: one digit behind the point below ten, never 0 for something."""
+    if tokens <= 0 or whole <= 0:
+        return "0 %"
+    share = 100 * tokens / whole
+    if share < 0.1:
+        return "under 0.1 %"
+    return f"{share:.1f} %" if share < 9.95 else f"{share:.0f} %"
+
+
+def shares(filling: Filling) -> Iterator[tuple[PartName, int, str]]:
+    """Each part that is not empty: name, tokens, share of the window."""
+    for name in PARTS:
+        tokens = filling.composition.parts[name]
+        if tokens:
+            yield name, tokens, percent(tokens, filling.triggers.window_tokens)
+
+
+def size_source(filling: Filling, now: float) -> str:
+    """How far the size can be trusted, in words."""
+    measured = filling.measured
+    match filling.measurement.source:
+        case "usage" if measured is not None:
+            since = "" if not measured.rows_since else ", with an estimate of what came since"
+            return f"The size is what the model's provider counted {ago(now - measured.at)}{since}."
+        case "unknown":
+            return (
+                "The size is estimated: this was just compressed, and the next answer brings "
+                "the real one."
+            )
+        case _:
+            return "The size is estimated; no answer has brought the real one yet."
+
+
+def _largest_lines(filling: Filling) -> list[str]:
+    """The messages that take a tenth of everything or more: worth knowing."""
+    whole = filling.composition.tokens
+    big = [m for m in filling.composition.largest if m.tokens * 10 >= whole]
+    if not big or filling.composition.messages < 4:
+        return []
+    return ["Largest: " + "; ".join(large_message(m) for m in big)]
+
+
+def large_message(message: LargeMessage) -> str:
+    """One large message: what it is, its size, its number."""
+    tool = f" ({message.tool_name})" if message.tool_name else ""
+    return f"{_ONE[message.part]}{tool} m{message.row_id}, {message.tokens:,} tokens"
+
+
+_ONE: Mapping[PartName, str] = {
+    "system": "an instruction",
+    "tools": "a tool",
+    "summary": "the summary",
+    "user": "your message",
+    "assistant": "my answer",
+    "tool_calls": "my request to a tool",
+    "tool_results": "a tool's answer",
+    "pictures": "a picture in",
+    "thinking": "my thinking in",
+}
+
+
+# --- the last compression -----------------------------------------------------------------------
+
+
+def last_compression_lines(
+    last: CompressionReport | None, prices: PriceTable, now: float
+) -> list[str]:
+    """What it did; no line if there was none."""
+    if last is None:
+        return []
+    when = "" if last.at is None else f", {ago(now - last.at)}"
+    lines = [f"Last compression{when}: {sizes(last)}"]
+    lines += kept_lines(last)
+    if cost := cost_text(last.cost, prices):
+        lines.append(cost)
+    return lines
+
+
+def sizes(last: CompressionReport) -> str:
+    """From how much to how much."""
+    if not last.tokens_before:
+        return "done by a context engine that does not tell its figures."
+    return (
+        f"{counted(last.rows_before, 'message')} with {last.tokens_before:,} tokens became "
+        f"{last.rows_after:,} with {last.tokens_after:,}."
+    )
+
+
+def kept_lines(last: CompressionReport) -> list[str]:
+    """What became of the messages."""
+    lines: list[str] = []
+    if last.mode == "deterministic":
+        lines.append(
+            "No model could write the summary, so it is a plain list of requests, results, files "
+            "and errors."
+        )
+    if last.covered:
+        line = f"{counted(last.covered, 'message')} went into the summary"
+        if last.user_messages:
+            line += f", {last.user_messages:,} of them yours: {_quoted(last)}"
+        lines.append(line + ".")
+    if last.identifiers:
+        more = "" if last.identifiers_complete else "; older ones can be looked up"
+        what = (
+            "exact name, number or path"
+            if last.identifiers == 1
+            else "exact names, numbers and paths"
+        )
+        lines.append(f"Kept to the letter: {last.identifiers:,} {what}{more}.")
+    if last.pruned:
+        verb = "stays" if last.pruned == 1 else "stay"
+        lines.append(f"{counted(last.pruned, 'bulky message')} {verb} in a shorter form.")
+    return lines
+
+
+def _quoted(last: CompressionReport) -> str:
+    if last.quoted >= last.user_messages:
+        return "all quoted word for word"
+    left = last.user_messages - last.quoted
+    quoted = f"{last.quoted:,} quoted word for word, " if last.quoted else ""
+    return f"{quoted}{left:,} to be looked up"
+
+
+def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
+    """What the summary took; "" if nobody noted it."""
+    if cost is None:
+        return ""
+    by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
+    calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
+    seconds = f", {duration(cost.seconds)}" if cost.seconds > 0 else ""
+    if not cost.prompt_tokens and not cost.output_tokens:
+        return f"The summary was written{by}{calls}{seconds}; its size was not told."
+    price = prices.dearest(cost.models)
+    paid = ""
+    if price is not None:
+        usd = price.usd(
+            input_tokens=cost.input_tokens,
+            output_tokens=cost.output_tokens,
+            cache_read_tokens=cost.cache_read_tokens,
+            cache_write_tokens=cost.cache_write_tokens,
+        )
+        paid = f", {money(usd)}"
+    return (
+        f"The summary was written{by}{calls}: {cost.prompt_tokens:,} tokens read, "
+        f"{cost.output_tokens:,} written{seconds}{paid}."
+    )
+
+
+# --- the cache ----------------------------------------------------------------------------------
+
+
+def cache_lines(report: ContextReport) -> list[str]:
+    """What the provider's cache did, and what the conversation cost; nothing before a request."""
+    usage = report.usage
+    if usage is None or not usage.requests:
+        return []
+    asked = counted(usage.requests, "request")
+    if not usage.cache_read_tokens and not usage.cache_write_tokens:
+        lines = [f"Prompt cache: not used in {asked} so far ({usage.prompt_tokens:,} tokens read)."]
+    else:
+        lines = [
+            f"Prompt cache: {percent(usage.cache_read_tokens, usage.prompt_tokens)} of "
+            f"{usage.prompt_tokens:,} tokens read in {asked} came from it, at a tenth of the price."
+        ]
+    if usage.misses:
+        total = sum(usage.misses.values())
+        causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
+        named = ", ".join(f"{n:,} × {MISSES.get(cause, cause)}" for cause, n in causes)
+        lines.append(f"Not found there {counted(total, 'time')}: {named}.")
+    if (price := report.prices.find(report.model)) is not None:
+        usd = price.usd(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cache_ttl=report.cache_ttl,
+        )
+        lines.append(f"All requests together: {money(usd)} at the prices of {report.model}.")
+    return lines
+
+
+# --- what comes next ----------------------------------------------------------------------------
+
+
+def next_step(report: ContextReport) -> str:
+    """What happens when, and what can be done now."""
+    filling = report.filling
+    trigger = filling.triggers.effective_tokens
+    if report.due.reason:
+        return f"Not compressed by itself now: {report.due.reason}. /compress does it anyway."
+    at = max(trigger, report.hold_tokens)
+    held = ", because a compression was just undone" if report.hold_tokens > trigger else ""
+    left = max(0, at - filling.measurement.tokens)
+    if not left:
+        return "Next: older messages are summarised before my next answer; nothing is lost."
+    return (
+        f"Next: at {at:,} tokens ({left:,} more) older messages are summarised{held}; nothing is "
+        "lost. /compress does it now."
+    )
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def ago(seconds: float) -> str:
+    """How long since; a clock that was set back makes it "just now"."""
+    for length, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= length:
+            return f"{counted(int(seconds // length), name)} ago"
+    return "just now"
+
+
+def duration(seconds: float) -> str:
+    """How long something took."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
