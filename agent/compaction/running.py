@@ -1,0 +1,237 @@
+"""Owns running an engine over a session: ours or somebody else's, and what of it is believed."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from agent.compaction.adoption import Adopted, adopt, rows_tokens, same_list
+from agent.compaction.policy import after_compression, after_failure, after_nothing
+from agent.context_compressor import ContextCompressor
+from agent.context_engine import ContextEngine
+from agent.daemon_threads import DaemonThreads
+from agent.engine_host import EngineHost, accepted_keywords
+from agent.errors import EngineError
+from agent.messages import Message, to_engine
+from agent.model_metadata import Window
+from agent.ports import Clock, CompactionTrigger
+from agent.sessions import CompressionState, LoadedSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be compressed, and why."""
+
+    loaded: LoadedSession
+    """With its newest compression state."""
+    trigger: CompactionTrigger
+    tokens: int
+    """Its prompt size as far as known."""
+    prefix_tokens: int
+    focus: str | None = None
+    overflow_proven: bool = False
+
+    @property
+    def state(self) -> CompressionState:
+        """What is remembered about the session."""
+        return self.loaded.session.compression
+
+    @property
+    def force(self) -> bool:
+        """Somebody asked for it: the guards do not count."""
+        return self.trigger == "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one engine made of a list."""
+
+    adopted: Adopted | None
+    """None: nothing is to be changed."""
+    state: CompressionState
+    manifest: dict[str, Any] | None = None
+    reason: str = ""
+    failed: bool = False
+    """It was wanted and could not be done: the user is told."""
+
+
+class EngineRunner:
+    """The engine of one conversation, and the built-in one behind it if nothing else fits."""
+
+    def __init__(
+        self,
+        engine: ContextEngine,
+        clock: Clock,
+        *,
+        threads: DaemonThreads | None,
+        fallback: ContextCompressor | None,
+        timeout_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._builtin = engine if isinstance(engine, ContextCompressor) else None
+        self._threads = threads or DaemonThreads()
+        self._host = EngineHost(engine, self._threads, clock)
+        self._fallback = fallback
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._lowered_window: int | None = None
+
+    @property
+    def engine(self) -> ContextEngine:
+        """The conversation's engine."""
+        return self._engine
+
+    @property
+    def builtin(self) -> ContextCompressor | None:
+        """The same, if it is the built-in one."""
+        return self._builtin
+
+    async def run(self, order: Order) -> Run:
+        """Let the engine work; the built-in one steps in if the history is proven not to fit."""
+        current = order.tokens
+        if order.overflow_proven:
+            current = max(current, self._engine.context_length)
+        if self._builtin is not None:
+            return await self._run_builtin(self._builtin, self._host, order, current)
+        run = await self._run_foreign(order, current)
+        if run.adopted is None and order.overflow_proven and self._fallback is not None:
+            log.warning("the built-in engine steps in", extra={"engine_failure": run.reason})
+            host = EngineHost(self._fallback, self._threads, self._clock)
+            return await self._run_builtin(self._fallback, host, order, current)
+        return run
+
+    async def _run_builtin(
+        self, engine: ContextCompressor, host: EngineHost, order: Order, current: int
+    ) -> Run:
+        given = to_engine(order.loaded.rows)
+
+        def work() -> Any:
+            engine.restore(order.state)
+            engine.fixed_tokens = order.prefix_tokens
+            engine.overflow_proven = order.overflow_proven
+            copies = [dict(message) for message in given]
+            result = engine.compress(copies, current, order.focus, order.force)
+            return result, engine.state, engine.last_attempt
+
+        try:
+            result, new_state, attempt = await host.run(work, "compress", self._timeout_seconds)
+        except EngineError as exc:
+            return self._failed(order, exc)
+        if attempt.outcome != "compressed":
+            return Run(None, new_state, reason=attempt.reason, failed=attempt.outcome == "aborted")
+        return self._taken(order, given, result, new_state, attempt.manifest)
+
+    async def _run_foreign(self, order: Order, current: int) -> Run:
+        given = to_engine(order.loaded.rows)
+        try:
+            await self._apply_limit()
+            if order.trigger in ("preflight", "loop"):
+                wanted, reason = await self._wanted(current)
+                if not wanted:
+                    return Run(None, order.state, reason=reason or "")
+            result = await self._host.run(
+                lambda: self._call_foreign(given, order, current), "compress", self._timeout_seconds
+            )
+        except EngineError as exc:
+            return self._failed(order, exc)
+        new_state = after_compression(order.state, "", self._clock.now(), mode="summary")
+        return self._taken(order, given, result, new_state, {"mode": "engine"})
+
+    def _call_foreign(self, given: list[Message], order: Order, current: int) -> Any:
+        """On the worker thread: with copies of everything, which the engine may change."""
+        keywords = {
+            "current_tokens": current,
+            "focus_topic": order.focus,
+            "force": order.force,
+            "memory_context": "",
+        }
+        accepted = accepted_keywords(self._engine.compress, keywords)
+        return self._engine.compress(copy.deepcopy([dict(m) for m in given]), **accepted)
+
+    async def _wanted(self, current: int) -> tuple[bool, str | None]:
+        answer = await self._host.call("should_compress_info", current)
+        if isinstance(answer, tuple) and len(answer) == 2:
+            return bool(answer[0]), answer[1] if isinstance(answer[1], str) else None
+        return bool(answer), None
+
+    def _taken(
+        self,
+        order: Order,
+        given: list[Message],
+        result: object,
+        new_state: CompressionState,
+        manifest: dict[str, Any],
+    ) -> Run:
+        """Believe an engine only what can be checked: a valid list, a change, fewer tokens."""
+        if same_list(result, given):
+            return self._no_gain(order, "the context engine changed nothing")
+        try:
+            adopted = adopt(result, order.loaded.rows)
+        except EngineError as exc:
+            return self._failed(order, exc)
+        if adopted.tokens >= rows_tokens(order.loaded.rows):
+            return self._no_gain(order, "the result would not have been smaller")
+        return Run(adopted, new_state, manifest)
+
+    def _no_gain(self, order: Order, reason: str) -> Run:
+        return Run(None, after_nothing(order.state, self._clock.now()), reason=reason)
+
+    def _failed(self, order: Order, exc: EngineError) -> Run:
+        log.warning("context engine gave no result", extra={"error": str(exc)})
+        state = after_failure(order.state, "other", str(exc), self._clock.now())
+        return Run(None, state, reason=str(exc), failed=True)
+
+    # --- what the engine is told ----------------------------------------------------------------
+
+    async def tell_usage(self, figures: dict[str, Any]) -> None:
+        """What a response really took."""
+        if self._builtin is not None:
+            self._builtin.update_from_response(figures)
+        else:
+            await self._host.tell("update_from_response", figures)
+
+    async def tell_split(
+        self, old: LoadedSession, new: LoadedSession, conversation_key: str
+    ) -> None:
+        """Where the conversation goes on; the engine's failures change nothing."""
+        await self._host.tell("on_session_end", old.session.id, to_engine(old.rows))
+        await self._host.tell(
+            "on_session_start",
+            new.session.id,
+            boundary_reason="compression",
+            old_session_id=old.session.id,
+            platform=new.session.prefix.source,
+            conversation_id=conversation_key,
+        )
+        try:
+            self._engine.last_prompt_tokens = -1
+            self._engine.last_completion_tokens = 0
+            self._engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
+        except Exception:  # a property of somebody else's engine
+            log.warning("context engine refused to be marked as compressed", exc_info=True)
+
+    def lower_window(self, limit_tokens: int) -> int | None:
+        """The provider named its window; the new one, or None if it is not lower."""
+        current = self._lowered_window or self._engine.context_length
+        lowered = Window(current, "provider").lowered_to(limit_tokens).tokens
+        if lowered == current:
+            return None
+        self._lowered_window = lowered
+        log.warning(
+            "the provider named a smaller window",
+            extra={"window_tokens": lowered, "assumed_tokens": current},
+        )
+        for engine in (self._builtin, self._fallback):
+            if engine is not None:
+                engine.update_model(engine.model, lowered)
+        return lowered
+
+    async def _apply_limit(self) -> None:
+        """A third-party engine learns of a lowered window on its own thread."""
+        if self._lowered_window is not None and self._engine.context_length > self._lowered_window:
+            model = self._fallback.model if self._fallback is not None else ""
+            await self._host.call("update_model", model, self._lowered_window)
