@@ -22,7 +22,7 @@ class ConversationInfo:
     id: str
     owner: str
     session_key: str
-    """Where it began; stays."""
+    """Where it lives: where it began, or where it was resumed last."""
     tip_session_id: str
     title: str | None
     """Of the tip."""
@@ -31,13 +31,10 @@ class ConversationInfo:
     message_count: int
     """Original messages over all its sessions."""
     session_count: int
-    routed_key: str | None
-    """The session key that leads here now; None: none does, until somebody resumes it."""
-
-    @property
-    def routed(self) -> bool:
-        """Is there a way to it right now?"""
-        return self.routed_key is not None
+    routed: bool
+    """Is this where its session key leads now? No other key ever does."""
+    opening: str = ""
+    """How it began: the first words of a person in it, 200 characters of them at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +185,15 @@ class Lineages(Protocol):
     async def conversations_at(
         self, session_key: str, *, limit: int = 20
     ) -> Sequence[ConversationInfo]:
-        """The conversations that began at this key, whoever began them; ordered alike."""
+        """The conversations that live at this key, whoever began them; ordered alike."""
         ...
 
     async def resume(self, session_key: str, conversation_id: str) -> Session:
         """Lead the key to this conversation; its tip is live again (``ended_at`` NULL).
 
-        The one that the key led to before stays as it is, without a way to it until it is resumed.
-        A key that led to this one before leads nowhere from now on: a conversation has one way to
-        it, and so one lane. Whether the person may have it is the caller's question.
+        It lives at this key from now on, and a key that led to it before leads nowhere: one way to
+        a conversation, so one lane. The one that this key led to before stays as it is, without a
+        way to it until it is resumed. Whether the person may have it is the caller's question.
 
         Raises:
             SessionNotFound: the conversation never existed.
