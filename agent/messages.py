@@ -188,7 +188,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     """A call's arguments as an object; anything else than an object becomes ``{}``."""
     try:
         value = json.loads(call["function"]["arguments"] or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested deeper than anybody means
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
 
-from agent.messages import Message, MessageKind, text_of
+from agent.messages import Message, MessageKind, arguments_of, text_of
 
-SEGMENTER = "1"
+SEGMENTER = "2"
 INDEXED_ROLES = ("user", "assistant", "tool")
 _TOOL_CHARS = 8_000
 _TEXT_CHARS = 100_000
@@ -64,15 +64,38 @@ class Term:
 
 
 def indexable_text(message: Message, kind: MessageKind | None, origin_id: int | None) -> str | None:
-    """What of this message is searched, or None: only what somebody said, and only the original."""
+    """What of this message is searched, or None: only what somebody said, and only the original.
+
+    What a call was given counts as said: a command or a file name often stands nowhere else.
+    """
     if kind is not None or origin_id is not None or message["role"] not in INDEXED_ROLES:
         return None
     content = message["content"]
     text = content if isinstance(content, str) else text_of(content)
+    if calls := message.get("tool_calls"):
+        given = (leaf for call in calls for leaf in _leaves(arguments_of(call)))
+        text = "\n".join((text, *given)).strip()
     if not text or text.isspace():
         return None
     limit = _TOOL_CHARS if message["role"] == "tool" else _TEXT_CHARS
     return text if len(text) <= limit else text[: limit // 2] + "\n" + text[-limit // 2 :]
+
+
+def _leaves(tree: object) -> list[str]:
+    """The values of a JSON tree as texts, in order: no escapes, no names of fields."""
+    found: list[str] = []
+    waiting = [tree]
+    while waiting:
+        match waiting.pop():
+            case dict() as fields:
+                waiting.extend(reversed(fields.values()))
+            case list() as items:
+                waiting.extend(reversed(items))
+            case None | bool():
+                pass
+            case value:
+                found.append(str(value))
+    return found
 
 
 def segmented(text: str) -> str:

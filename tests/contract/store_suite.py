@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from agent.errors import SessionEnded, SessionNotFound, StaleTurn, StoreError
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
-from agent.messages import Draft, Keep, Message, ToolSchema, orphan_results, unanswered_calls
+from agent.messages import (
+    Draft,
+    FunctionCall,
+    Keep,
+    Message,
+    ToolSchema,
+    orphan_results,
+    unanswered_calls,
+)
 from agent.ports import Store, Usage
 from agent.sessions import (
     CompressionState,
@@ -779,6 +788,22 @@ class ArchiveContract:
         assert (hit.session_id, hit.role) == (loaded.session.id, "assistant")
         assert "E-4711" in hit.snippet
         assert await store.search("zanzibar", SearchScope()) == []
+
+    @pytest.mark.parametrize("query", ["/srv/harbor/rates.csv", "部署计划", "77314"])
+    async def test_what_a_call_was_given_is_found(self, store: Store, query: str) -> None:
+        given = json.dumps({"path": "/srv/harbor/rates.csv", "rows": [{"n": 77314}, "部署计划"]})
+        function: FunctionCall = {"name": "write_file", "arguments": given}
+        call = Draft(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "t1", "type": "function", "function": function}],
+            }
+        )
+        result = Draft({"role": "tool", "tool_call_id": "t1", "content": "written"})
+        loaded = await talk(store, call, result, said("done"))
+        hits = await store.search(query, SearchScope())
+        assert [hit.message_id for hit in hits] == [loaded.rows[1].id]
 
     @pytest.mark.parametrize("query", ["墨", "墨水", "墨水瓶", "水瓶在哪里？", "瓶"])
     async def test_chinese_by_any_length(self, store: Store, query: str) -> None:
