@@ -25,6 +25,7 @@ from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.segment import indexable_text, segmented
 
+_HANDED_ON = ("compression", "switch", "uncompress")
 NOBODY = 0
 """What a reference becomes whose row does not come along."""
 
@@ -145,7 +146,22 @@ def take_in(tx: Transaction, portables: Sequence[Portable]) -> list[TakenIn]:
     return [_take_in(tx, portable) for portable in portables]
 
 
+def _check(portable: Portable) -> None:
+    """What the store holds of every conversation."""
+    for session, following in zip(portable.sessions, [*portable.sessions[1:], None], strict=True):
+        handed_on = session.ended_at is not None and session.end_reason in _HANDED_ON
+        if handed_on and following is None:
+            raise ImportRefused(f"the session {session.id} was continued by one that is missing")
+        if not handed_on and following is not None:
+            raise ImportRefused(
+                f"the session {session.id} is followed by another, but has not ended"
+            )
+        if following is not None and not following.messages:
+            raise ImportRefused(f"the session {following.id} continues another, but is empty")
+
+
 def _take_in(tx: Transaction, portable: Portable) -> TakenIn:
+    _check(portable)
     if sessions.conversation(tx, portable.conversation_id) is not None:
         raise ImportRefused(f"the conversation {portable.conversation_id} is here already")
     tip = portable.sessions[-1]
@@ -164,7 +180,7 @@ def _take_in(tx: Transaction, portable: Portable) -> TakenIn:
     ids: dict[int, int] = {}
     parent: str | None = None
     for session in portable.sessions:
-        _insert_session(tx, session, portable.conversation_id, parent, live=session is tip)
+        _insert_session(tx, session, portable.conversation_id, parent)
         faultpoint("take_in.session")
         for message in session.messages:
             ids[message.number] = _insert_message(tx, session.id, message, ids)
@@ -180,11 +196,7 @@ def _insert_session(
     session: PortableSession,
     conversation_id: str,
     parent: str | None,
-    *,
-    live: bool,
 ) -> None:
-    if not live and session.ended_at is None:
-        raise ImportRefused(f"the session {session.id} is followed by another, but has not ended")
     try:
         tx.execute(
             "INSERT INTO sessions (id, conversation_id, parent_session_id, link, revision,"
@@ -268,7 +280,9 @@ def _as_message(message: PortableMessage, rename: Rename) -> Message:
 def _finish_session(tx: Transaction, session: PortableSession, ids: dict[int, int]) -> None:
     """What names rows, now that they have ids."""
     anchor = session.anchor
-    through = ids.get(anchor.through) if anchor is not None else None
+    # Only in its own list a measurement means something.
+    in_list = {message.number for message in session.messages if message.active}
+    through = ids[anchor.through] if anchor is not None and anchor.through in in_list else None
     manifest = renamed_manifest(session.manifest, _renaming(ids))
     known = anchor is not None and through is not None
     tx.execute(

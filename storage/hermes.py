@@ -26,7 +26,7 @@ MAGIC = b"SQLite format 3\x00"
 _LIST_MARKS = ("\x00json:", "\x01json:")
 """Stand before content that is a JSON list."""
 _SUMMARY_MARKS = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
-_ROLES = frozenset(get_args(Role)) - {"system"}
+_ROLES = tuple(role for role in get_args(Role) if role != "system")
 _END_REASONS: Mapping[str, EndReason] = {
     "session_reset": "reset",
     "new_session": "reset",
@@ -137,16 +137,19 @@ class _Conversation:
 
     def portable(self) -> Portable | None:
         """None: nobody said anything in it."""
-        sessions: list[PortableSession] = []
-        before: list[PortableMessage] = []
-        for at, source in enumerate(self._chain):
-            messages = list(_as_copies(self._messages(source), before))
-            following = self._chain[at + 1] if at + 1 < len(self._chain) else None
-            sessions.append(_session(source, following, tuple(messages)))
-            before = messages
-        if not any(session.messages for session in sessions):
+        filled: list[tuple[_Session, tuple[PortableMessage, ...]]] = []
+        for source in self._chain:
+            before = filled[-1][1] if filled else ()
+            if messages := tuple(_as_copies(self._messages(source), before)):
+                filled.append((source, messages))
+        if not filled:
             return None
-        root, tip = self._chain[0], self._chain[-1]
+        successors = [*(source for source, _ in filled[1:]), None]
+        sessions = [
+            _session(source, following, messages)
+            for (source, messages), following in zip(filled, successors, strict=True)
+        ]
+        root, tip = filled[0][0], filled[-1][0]
         platform, user = tip.text("source") or "cli", tip.text("user_id")
         name = hashlib.sha256(root.id.encode()).hexdigest()[:24]
         return Portable(

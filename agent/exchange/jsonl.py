@@ -23,9 +23,9 @@ MAX_MESSAGES = 200_000
 """Of one file: it is taken in as one transaction."""
 MAX_LINE_CHARS = 64 * 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_ROLES = frozenset(get_args(Role))
-_KINDS = frozenset(get_args(MessageKind))
-_END_REASONS = frozenset(get_args(EndReason))
+_ROLES = get_args(Role)
+_KINDS = get_args(MessageKind)
+_END_REASONS = get_args(EndReason)
 _MAX_NUMBER = 2**53
 _MAX_TIME = 253_402_300_800.0
 """The year 10000."""
@@ -144,6 +144,7 @@ class _Reading:
         self._messages: list[PortableMessage] = []
         self._session: dict[str, Any] | None = None
         self._next_message = 1
+        self._copies: set[int] = set()
         self._total = 0
         self._ended = False
 
@@ -188,6 +189,7 @@ class _Reading:
                 self._close_conversation()
                 self._conversation = value
                 self._next_message = 1
+                self._copies.clear()
             case "session":
                 self._close_session()
                 if self._conversation is None:
@@ -314,6 +316,10 @@ class _Reading:
             self._refuse(f"has the unknown kind {kind!r:.40}")
         if origin is not None and not (_is_count(origin) and 0 < origin < number):
             self._refuse("has an origin that does not stand before it")
+        if origin is not None:
+            if origin in self._copies:
+                self._refuse("has an origin that is a copy itself")
+            self._copies.add(number)
         left = value.get("left_list")
         if left not in (None, "compacted", "undone"):
             self._refuse("left the list in an unknown way")

@@ -1,0 +1,318 @@
+"""Conversations out of one store and into another: the same bytes again, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ImportRefused
+from agent.exchange.jsonl import read_lines, write_lines
+from agent.exchange.markdown import write_markdown
+from agent.messages import Draft, Keep
+from agent.sessions import SearchScope
+from storage.files import read_portables
+from storage.sqlite import open_store
+from storage.store import SqlStore
+from tests.contract.store_suite import (
+    KEY,
+    OWNER,
+    SUMMARY,
+    begin,
+    calling,
+    result,
+    rewrite_of,
+    said,
+    split_of,
+    talk,
+    thinking,
+)
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.portables import portable_chain
+from tests.fakes.store_invariants import check_invariants
+
+
+@pytest.fixture
+async def stores(tmp_path: Path) -> AsyncIterator[tuple[SqlStore, SqlStore]]:
+    """Two homes."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for name in ("a", "b"):
+            path = tmp_path / f"{name}.db"
+            store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+            stack.push_async_callback(store.close)
+            opened.append(store)
+        yield opened[0], opened[1]
+
+
+Stores = tuple[SqlStore, SqlStore]
+
+
+async def _exported(store: SqlStore, session_id: str) -> str:
+    return "".join(write_lines([await store.portable(session_id)]))
+
+
+async def test_export_import_export_gives_the_same_bytes(stores: Stores, tmp_path: Path) -> None:
+    here, there = stores
+    session_id = await _lived_conversation(here)
+    await talk(there, said("somebody else's row, so that ids differ"))
+    first = await _exported(here, session_id)
+
+    taken = await there.take_in(read_lines(io.StringIO(first, newline="\n")))
+
+    assert await _exported(there, taken[0].tip_session_id) == first
+    await there.close()
+    check_invariants(tmp_path / "b.db")
+
+
+async def test_what_was_taken_in_is_found_and_its_references_lead_to_it(stores: Stores) -> None:
+    store, _ = stores
+    await talk(store, said("first"), said("second"))
+
+    await store.take_in([portable_chain()])
+
+    (hit,) = await store.search("hosts", SearchScope(conversation_id="c_one"))
+    tip = await store.load("s_two")
+    summary = tip.rows[0]
+    assert f"recall ref m{hit.message_id}" in str(summary.message["content"])
+    assert f"(m{hit.message_id})" in str(summary.message["content"])
+    assert tip.rows[1].origin_id == hit.message_id + 1
+    assert tip.session.parent_session_id == "s_one"
+    assert tip.session.anchor is not None
+    assert tip.session.anchor.through_row_id == tip.rows[1].id
+
+
+async def test_the_same_file_twice_changes_nothing(stores: Stores) -> None:
+    store, _ = stores
+    await store.take_in([portable_chain()])
+    before = await store.list_sessions()
+
+    with pytest.raises(ImportRefused, match="here already"):
+        await store.take_in([portable_chain()])
+    other = replace(portable_chain(), conversation_id="c_other")
+    with pytest.raises(ImportRefused, match="s_one is here already"):
+        await store.take_in([other])
+
+    assert await store.list_sessions() == before
+
+
+async def test_one_bad_conversation_keeps_all_of_its_file_out(stores: Stores) -> None:
+    store, _ = stores
+    good = portable_chain()
+    first, second = good.sessions
+    clash = replace(second.messages[1], seq=1)
+    bad = replace(
+        good,
+        conversation_id="c_bad",
+        sessions=(
+            replace(first, id="s_three"),
+            replace(second, id="s_four", messages=(second.messages[0], clash)),
+        ),
+    )
+    with pytest.raises(ImportRefused, match="message 4 has the place of another one"):
+        await store.take_in([good, bad])
+    assert await store.list_sessions() == []
+
+
+async def test_a_chain_that_is_not_whole_is_refused(stores: Stores) -> None:
+    store, _ = stores
+    chain = portable_chain()
+    first, second = chain.sessions
+    for sessions, says in (
+        ((replace(first, ended_at=None), second), "has not ended"),
+        ((first,), "one that is missing"),
+        ((first, replace(second, messages=())), "is empty"),
+    ):
+        with pytest.raises(ImportRefused, match=says):
+            await store.take_in([replace(chain, sessions=sessions)])
+
+
+async def test_a_branch_stands_on_its_own(stores: Stores) -> None:
+    here, there = stores
+    loaded = await talk(here, said("answer"), text="the deep well")
+    branch = await here.branch(loaded.session.id, KEY, OWNER)
+    first = await _exported(here, branch.id)
+
+    taken = await there.take_in(read_lines(io.StringIO(first, newline="\n")))
+
+    assert await _exported(there, taken[0].tip_session_id) == first
+    hits = await there.search("deep well", SearchScope(conversation_id=taken[0].conversation_id))
+    assert [hit.role for hit in hits] == ["user"]
+
+
+async def test_markdown_shows_every_original_once(stores: Stores) -> None:
+    store, _ = stores
+    await store.take_in([portable_chain()])
+    text = "".join(write_markdown(await store.portable("s_one")))
+    assert text.count("Right there.") == 1
+    assert "## Session 2" in text
+    assert "### Summary of what came before" in text
+
+
+# --- files that are not as they should be ---------------------------------------------------------
+
+
+def _lines() -> list[str]:
+    return list(write_lines([portable_chain()]))
+
+
+def _refused(lines: list[str]) -> str:
+    with pytest.raises(ImportRefused) as caught:
+        read_lines(lines)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("keep", range(len(list(write_lines([portable_chain()])))))
+def test_a_file_cut_off_after_any_line_is_refused(keep: int) -> None:
+    assert "empty" in _refused([]) if keep == 0 else "cut off" in _refused(_lines()[:keep])
+
+
+def test_a_file_cut_off_inside_any_line_is_refused() -> None:
+    whole = "".join(_lines())
+    for end in random.Random(7).sample(range(1, len(whole) - 1), 80):
+        _refused(list(io.StringIO(whole[:end], newline="\n")))
+
+
+def test_a_changed_character_is_noticed() -> None:
+    lines = [line.replace("hosts", "ghost") for line in _lines()]
+    assert "was changed" in _refused(lines)
+
+
+def test_a_newer_format_says_what_to_do() -> None:
+    lines = _lines()
+    lines[0] = '{"posthouse_export":2}\n'
+    assert "install the newer program" in _refused(lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m.update(role="root"), "unknown role"),
+        (lambda m: m.update(role=["user"]), "unknown role"),
+        (lambda m: m.update(kind="god"), "unknown kind"),
+        (lambda m: m.update(origin=9), "origin"),
+        (lambda m: m.update(origin=True), "origin"),
+        (lambda m: m.update(n=7), "is message 7"),
+        (lambda m: m.update(seq=-1), "seq"),
+        (lambda m: m.update(seq=2**70), "seq"),
+        (lambda m: m.update(at="now"), "time at"),
+        (lambda m: m.update(at=1e300), "no time"),
+        (lambda m: m.update(content=5), "content"),
+        (lambda m: m.update(content=["x"]), "content"),
+        (lambda m: m.update(tool_calls=[{"id": 1}]), "broken tool call"),
+        (lambda m: m.update(tool_calls="x"), "tool_calls"),
+        (lambda m: m.update(blocks=[1]), "blocks"),
+        (lambda m: m.update(left_list="stolen"), "left the list"),
+        (lambda m: m.update(type="drop table"), "unknown type"),
+    ],
+)
+def test_a_hostile_message_is_refused_with_its_line(
+    change: Callable[[dict[str, object]], None], says: str
+) -> None:
+    lines = _lines()
+    message = json.loads(lines[3])
+    change(message)
+    lines[3] = json.dumps(message) + "\n"
+    text = _refused(lines)
+    assert text.startswith("line 4 ")
+    assert says in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "7", "null", "{", "\u2028", '{"type":"message","n":1e999}', '{"a":NaN}', "[" * 100_000],
+)
+def test_a_line_that_is_no_object_is_refused(line: str) -> None:
+    lines = _lines()
+    lines[3] = line + "\n"
+    _refused(lines)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "../../x"},
+        {"compression": {"count": "many"}},
+        {"compression": []},
+        {"tools": [{"name": 1}]},
+        {"end_reason": "boredom"},
+        {"anchor": [1, 2]},
+        {"started_at": None},
+        {"manifest": 3},
+    ],
+)
+def test_a_hostile_session_is_refused(change: dict[str, object]) -> None:
+    lines = _lines()
+    lines[2] = json.dumps({**json.loads(lines[2]), **change}) + "\n"
+    _refused(lines)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"hello", b"PK\x03\x04", b"\x00" * 100])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(ImportRefused):
+        read_portables(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImportRefused, match="can not be read"):
+        read_portables(tmp_path / "none")
+    with pytest.raises(ImportRefused, match="can not be read"):
+        read_portables(tmp_path)
+
+
+async def _lived_conversation(store: SqlStore) -> str:
+    """Splits, a rewrite, thinking, tools, pictures, odd texts."""
+    odd = "zwj 👩‍👩‍👧 \u2028 \x00 \u202e 界"
+    loaded = await talk(
+        store,
+        thinking("because"),
+        calling("a", "b"),
+        result("a"),
+        result("b"),
+        Draft(
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "look"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                ],
+            },
+            wire_content="as sent: look",
+        ),
+        said("fine"),
+        text=odd,
+    )
+    kept = loaded.rows[-2:]
+    summary = Draft(
+        {
+            "role": "user",
+            "content": f"{SUMMARY.message['content']}\n(m{loaded.rows[0].id})\n"
+            f"recall ref m{loaded.rows[3].id}, recall ref m999999",
+        },
+        kind="summary",
+    )
+    split = await store.split(
+        replace(
+            split_of(loaded, summary, *(Keep(row.id) for row in kept)),
+            manifest={
+                "covered": {"first_row": loaded.rows[0].id, "last_row": loaded.rows[4].id},
+                "user_messages": {"quoted": [loaded.rows[0].id], "listed": []},
+            },
+        )
+    )
+    await begin(store, "go on")
+    loaded = await store.load(split.tip.id)
+    await store.rewrite(
+        replace(
+            rewrite_of(loaded, Keep(loaded.rows[0].id), Keep(loaded.rows[-1].id)),
+        )
+    )
+    return split.tip.id
