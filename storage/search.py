@@ -76,10 +76,8 @@ def _index_finds_itself(db: sqlite3.Connection) -> bool:
     Some damage makes the index answer "nothing" instead of failing.
     """
     (newest,) = db.execute("SELECT max(id) FROM message_index_docsize").fetchone()
-    row = db.execute(
-        "SELECT content, content_is_json FROM messages WHERE id = ?", (newest,)
-    ).fetchone()
-    terms = query_terms(rows.said_text(*row)) if row is not None else []
+    row = db.execute(f"SELECT {ROW_COLUMNS} FROM messages WHERE id = ?", (newest,)).fetchone()
+    terms = query_terms(_searched_text(decode_row(row))) if row is not None else []
     if not terms:
         return True
     own = "SELECT 1 FROM message_index WHERE message_index MATCH ? AND rowid = ?"
@@ -137,21 +135,27 @@ def _scope(scope: SearchScope) -> tuple[str, tuple[Any, ...]]:
 
 def _weighed(db: sqlite3.Connection, ranked: dict[int, float], terms: Sequence[Term]) -> list[Hit]:
     marks = ", ".join("?" * len(ranked))
-    found = db.execute(
-        "SELECT id, session_id, role, created_at, content, content_is_json FROM messages"
-        f" WHERE id IN ({marks}) ORDER BY id",
-        tuple(ranked),
-    ).fetchall()
-    texts = [rows.said_text(row[4], row[5]) for row in found]
+    found = [
+        decode_row(row)
+        for row in db.execute(
+            f"SELECT {ROW_COLUMNS} FROM messages WHERE id IN ({marks}) ORDER BY id", tuple(ranked)
+        )
+    ]
+    texts = [_searched_text(row) for row in found]
     best = max(ranked.values()) or 1.0
     hits = []
     for position, (row, text, share) in enumerate(
         zip(found, texts, weigh(texts, terms), strict=True)
     ):
         recency = 1 + 0.3 * position / max(1, len(found) - 1)
-        score = (0.25 + ranked[row[0]] / best) * (0.03 + share) * recency
-        hits.append(Hit(row[0], row[1], row[2], snippet(text, terms), score, row[3]))
+        score = (0.25 + ranked[row.id] / best) * (0.03 + share) * recency
+        role = row.message["role"]
+        hits.append(Hit(row.id, row.session_id, role, snippet(text, terms), score, row.created_at))
     return hits
+
+
+def _searched_text(row: Row) -> str:
+    return indexable_text(row.message, row.kind, row.origin_id) or ""
 
 
 def window(db: sqlite3.Connection, message_id: int, before: int, after: int) -> list[Row]:

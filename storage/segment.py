@@ -17,7 +17,7 @@ from operator import add
 
 from agent.messages import Message, MessageKind, arguments_of, text_of
 
-SEGMENTER = "2"
+SEGMENTER = "1"
 INDEXED_ROLES = ("user", "assistant", "tool")
 _TOOL_CHARS = 8_000
 _TEXT_CHARS = 100_000

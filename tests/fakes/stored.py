@@ -32,7 +32,7 @@ async def stored(store: Store, messages: Sequence[Message]) -> LoadedSession:
 
 
 async def originals(store: Store, session_id: str) -> list[Row]:
-    """Every row that was ever said in a lineage, from its root to its tip; no copies, no stand-ins."""
+    """All that was ever said in a lineage, from its root to its tip; no copies, no stand-ins."""
     rows: list[Row] = []
     for session in await store.lineage(session_id):
         rows.extend(await store.all_rows(session.id))
