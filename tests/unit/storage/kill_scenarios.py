@@ -39,6 +39,7 @@ from tests.contract.store_suite import (
     thinking,
 )
 from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.portables import portable_chain
 
 Act = Callable[[], Awaitable[object]]
 
@@ -155,12 +156,18 @@ async def rebuild_search_index(store: Store) -> Act:
     return store.rebuild_search_index
 
 
+async def take_in(store: Store) -> Act:
+    assert isinstance(store, SqlStore)
+    await talk(store, said("other"))
+    return lambda: store.take_in([portable_chain()])
+
+
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
         start_conversation, begin_turn, begin_first_turn, append, finish_turn, split, rewrite, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
-        fail_outbox, rebuild_search_index,
+        fail_outbox, rebuild_search_index, take_in,
     )
 }  # fmt: skip
 

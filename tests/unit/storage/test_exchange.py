@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.clock import RandomIds
 from agent.errors import ImportRefused
 from agent.exchange.jsonl import read_lines, write_lines
 from agent.exchange.markdown import write_markdown
@@ -33,7 +34,7 @@ from tests.contract.store_suite import (
     talk,
     thinking,
 )
-from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.clock import FakeClock
 from tests.fakes.portables import portable_chain
 from tests.fakes.store_invariants import check_invariants
 
@@ -45,7 +46,7 @@ async def stores(tmp_path: Path) -> AsyncIterator[tuple[SqlStore, SqlStore]]:
         opened = []
         for name in ("a", "b"):
             path = tmp_path / f"{name}.db"
-            store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+            store = await open_store(path, clock=FakeClock(), ids=RandomIds())
             stack.push_async_callback(store.close)
             opened.append(store)
         yield opened[0], opened[1]
