@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from agent.model_metadata import Triggers, start_warnings
+from agent.prices import CacheTtl
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
 from gateway.supervisor import Supervisor
@@ -40,6 +41,17 @@ class SelfReport:
     def window_tokens(self) -> int | None:
         """As `gateway.commands.contract.Status`."""
         return self._book.window.tokens
+
+    def triggers(self) -> Triggers:
+        """As `gateway.commands.contract.Status`."""
+        return self._triggers()
+
+    def cache_ttl(self) -> CacheTtl | None:
+        """As `gateway.commands.contract.Status`."""
+        if self._model == "offline":
+            return None
+        wanted = self._config.model.cache_ttl
+        return "1h" if wanted == "auto" else wanted  # auto: these are people, not jobs
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         """As `gateway.commands.contract.Status`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.messages import Row, visible
 from agent.sessions import Session
 
 
@@ -101,6 +102,12 @@ def last_compression(lineage: Sequence[Session]) -> CompressionReport | None:
         if parent is None or parent.end_reason == "uncompress":
             return None
     return None
+
+
+def verbatim_rows(before: Sequence[Row], after: Sequence[Row]) -> int:
+    """How many messages of a list still say the same, to the character, in the list made of it."""
+    said = {row.root_id: visible(row.message) for row in before if row.kind is None}
+    return sum(row.kind is None and said.get(row.root_id) == visible(row.message) for row in after)
 
 
 def _cost(value: object) -> SummaryCost | None:

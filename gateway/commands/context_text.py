@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agent.compaction.report import CompressionReport, SummaryCost
+from agent.compaction.report import CompressionReport
 from agent.composition import PARTS, Filling, LargeMessage, PartName
 from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
 from agent.prices import CacheTtl, PriceTable, money
+from gateway.commands.compression_text import ago, last_compression_lines
 from gateway.commands.contract import counted
 
 LABELS: Mapping[PartName, str] = {
@@ -26,13 +27,15 @@ LABELS: Mapping[PartName, str] = {
 }
 CHAT_CELLS = 20
 MISSES: Mapping[str, str] = {
+    "first": "nothing was there yet (a new conversation, or a restart)",
+    "model": "another model answered",
+    "system": "my instructions had changed",
+    "tools": "my tools had changed",
+    "revision": "a compression, or something taken back",
+    "messages": "earlier messages had changed",
     "expired": "too long after the message before",
-    "ttl": "too long after the message before",
-    "model_changed": "another model answered",
-    "system_changed": "my instructions had changed",
-    "tools_changed": "my tools had changed",
-    "messages_changed": "earlier messages had changed",
-    "compression": "right after a compression",
+    "short": "too short to be kept there",
+    "provider": "the provider does not say why",
 }
 """Causes as the ledger counts them → words; one that is not here is shown as it is."""
 
@@ -154,93 +157,6 @@ _ONE: Mapping[PartName, str] = {
 }
 
 
-# --- the last compression -----------------------------------------------------------------------
-
-
-def last_compression_lines(
-    last: CompressionReport | None, prices: PriceTable, now: float
-) -> list[str]:
-    """What it did; no line if there was none."""
-    if last is None:
-        return []
-    when = "" if last.at is None else f", {ago(now - last.at)}"
-    lines = [f"Last compression{when}: {sizes(last)}"]
-    lines += kept_lines(last)
-    if cost := cost_text(last.cost, prices):
-        lines.append(cost)
-    return lines
-
-
-def sizes(last: CompressionReport) -> str:
-    """From how much to how much."""
-    if not last.tokens_before:
-        return "done by a context engine that does not tell its figures."
-    return (
-        f"{counted(last.rows_before, 'message')} with {last.tokens_before:,} tokens became "
-        f"{last.rows_after:,} with {last.tokens_after:,}."
-    )
-
-
-def kept_lines(last: CompressionReport) -> list[str]:
-    """What became of the messages."""
-    lines: list[str] = []
-    if last.mode == "deterministic":
-        lines.append(
-            "No model could write the summary, so it is a plain list of requests, results, files "
-            "and errors."
-        )
-    if last.covered:
-        line = f"{counted(last.covered, 'message')} went into the summary"
-        if last.user_messages:
-            line += f", {last.user_messages:,} of them yours: {_quoted(last)}"
-        lines.append(line + ".")
-    if last.identifiers:
-        more = "" if last.identifiers_complete else "; older ones can be looked up"
-        what = (
-            "exact name, number or path"
-            if last.identifiers == 1
-            else "exact names, numbers and paths"
-        )
-        lines.append(f"Kept to the letter: {last.identifiers:,} {what}{more}.")
-    if last.pruned:
-        verb = "stays" if last.pruned == 1 else "stay"
-        lines.append(f"{counted(last.pruned, 'bulky message')} {verb} in a shorter form.")
-    return lines
-
-
-def _quoted(last: CompressionReport) -> str:
-    if last.quoted >= last.user_messages:
-        return "all quoted word for word"
-    left = last.user_messages - last.quoted
-    quoted = f"{last.quoted:,} quoted word for word, " if last.quoted else ""
-    return f"{quoted}{left:,} to be looked up"
-
-
-def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
-    """What the summary took; "" if nobody noted it."""
-    if cost is None:
-        return ""
-    by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
-    calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
-    seconds = f", {duration(cost.seconds)}" if cost.seconds > 0 else ""
-    if not cost.prompt_tokens and not cost.output_tokens:
-        return f"The summary was written{by}{calls}{seconds}; its size was not told."
-    price = prices.dearest(cost.models)
-    paid = ""
-    if price is not None:
-        usd = price.usd(
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            cache_read_tokens=cost.cache_read_tokens,
-            cache_write_tokens=cost.cache_write_tokens,
-        )
-        paid = f", {money(usd)}"
-    return (
-        f"The summary was written{by}{calls}: {cost.prompt_tokens:,} tokens read, "
-        f"{cost.output_tokens:,} written{seconds}{paid}."
-    )
-
-
 # --- the cache ----------------------------------------------------------------------------------
 
 
@@ -292,23 +208,3 @@ def next_step(report: ContextReport) -> str:
         f"Next: at {at:,} tokens ({left:,} more) older messages are summarised{held}; nothing is "
         "lost. /compress does it now."
     )
-
-
-# --- words --------------------------------------------------------------------------------------
-
-
-def ago(seconds: float) -> str:
-    """How long since; a clock that was set back makes it "just now"."""
-    for length, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= length:
-            return f"{counted(int(seconds // length), name)} ago"
-    return "just now"
-
-
-def duration(seconds: float) -> str:
-    """How long something took."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"

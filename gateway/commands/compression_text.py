@@ -1,0 +1,220 @@
+"""Owns how a compression is told to people: what it did and cost, or why it was not done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.compaction.failures import FailureKind, describe
+from agent.compaction.report import CompressionReport, SummaryCost
+from agent.prices import PriceTable, money
+from agent.redact import redact_sensitive_text
+from gateway.commands.contract import counted
+
+MOST_FOCUS_CHARS = 80
+
+# --- the answer to /compress --------------------------------------------------------------------
+
+
+def compressed_text(
+    *,
+    tokens: tuple[int, int],
+    messages: tuple[int, int],
+    verbatim: int,
+    last: CompressionReport | None,
+    prices: PriceTable,
+    focus: str = "",
+    can_undo: bool = False,
+) -> str:
+    """It worked.
+
+    Args:
+        tokens: The prompt before and after, system prompt and tools included; estimates.
+        messages: How many there were and are.
+        verbatim: Messages that still stand there as they were said.
+        last: What the manifest says.
+        prices: What the summary's tokens cost.
+        focus: As the user gave it.
+        can_undo: Is there a way back?
+    """
+    before, after = messages
+    lines = [
+        f"Compressed: {counted(before, 'message')} with about {tokens[0]:,} tokens became "
+        f"{after:,} with about {tokens[1]:,}."
+    ]
+    if last is not None:
+        lines += kept_lines(last)
+    if focus:
+        lines.append(f"Kept in more detail: {_shown_focus(focus)}")
+    if last is not None and (cost := cost_text(last.cost, prices)):
+        lines.append(cost)
+    lines.append(_reachable(before, verbatim))
+    if can_undo:
+        lines.append("/uncompress brings everything back as it was.")
+    return "\n".join(lines)
+
+
+def _reachable(before: int, verbatim: int) -> str:
+    stay = f"{counted(verbatim, 'message')} {'stays' if verbatim == 1 else 'stay'} word for word"
+    rest = max(0, before - verbatim)
+    if not rest:
+        return f"{stay}."
+    return (
+        f"{stay}; the other {rest:,} {'is' if rest == 1 else 'are'} stored in full, and I can look "
+        "them up: just ask."
+    )
+
+
+def _shown_focus(focus: str) -> str:
+    """One short line, redacted before it is cut: half a secret would not be known as one."""
+    line = " ".join(redact_sensitive_text(focus).split())
+    return line if len(line) <= MOST_FOCUS_CHARS else line[: MOST_FOCUS_CHARS - 1] + "…"
+
+
+_AN_ADMIN: Mapping[FailureKind, str] = {
+    "missing_key": "An admin has to set the key of the model on the server.",
+    "auth": "An admin has to check the key of the model on the server.",
+    "quota": "An admin has to look at the account at the model's provider.",
+    "not_found": "An admin has to correct compression.summary_model in config.yaml.",
+    "bad_request": "An admin will find the details in the log.",
+}
+_ADVICE: Mapping[str, str] = {
+    describe(kind, ValueError()): advice for kind, advice in _AN_ADMIN.items()
+}
+_LATER = "Please try /compress again in a few minutes; /new gives a fresh start."
+
+
+def aborted_text(reason: str) -> str:
+    """It was wanted and could not be done: why, and what to do."""
+    told = reason.strip().rstrip(".") or "the reason is not known; the log has the details"
+    advice = next((text for words, text in _ADVICE.items() if told.startswith(words)), _LATER)
+    return f"Not compressed: {told}. Nothing was changed, and nothing is lost. {advice}"
+
+
+def nothing_to_do_text(reason: str, messages: int, moved_on: bool) -> str:
+    """There was nothing to gain.
+
+    Args:
+        reason: In words; "" if there is none.
+        messages: How many the conversation holds now.
+        moved_on: Somebody else was first.
+    """
+    told = reason.strip().rstrip(".")
+    why = f"Nothing to compress: {told.removeprefix(_THERE_IS).strip(': ') or 'it is short'}."
+    if moved_on:
+        return f"{why} /context shows what it is like now."
+    return (
+        f"{why} Nothing was changed. The conversation holds {counted(messages, 'message')}, and "
+        "the newest ones always stay word for word."
+    )
+
+
+_THERE_IS = "there is nothing to compress"
+
+
+# --- what a compression did ---------------------------------------------------------------------
+
+
+def last_compression_lines(
+    last: CompressionReport | None, prices: PriceTable, now: float
+) -> list[str]:
+    """What it did; no line if there was none."""
+    if last is None:
+        return []
+    when = "" if last.at is None else f", {ago(now - last.at)}"
+    lines = [f"Last compression{when}: {sizes(last)}"]
+    lines += kept_lines(last)
+    if cost := cost_text(last.cost, prices):
+        lines.append(cost)
+    return lines
+
+
+def sizes(last: CompressionReport) -> str:
+    """From how much to how much."""
+    if not last.tokens_before:
+        return "done by a context engine that does not tell its figures."
+    return (
+        f"{counted(last.rows_before, 'message')} with {last.tokens_before:,} tokens became "
+        f"{last.rows_after:,} with {last.tokens_after:,}."
+    )
+
+
+def kept_lines(last: CompressionReport) -> list[str]:
+    """What became of the messages."""
+    lines: list[str] = []
+    if last.mode == "deterministic":
+        lines.append(
+            "No model could write the summary, so it is a plain list of requests, results, files "
+            "and errors."
+        )
+    if last.covered:
+        line = f"{counted(last.covered, 'message')} went into the summary"
+        if last.user_messages:
+            line += f", {last.user_messages:,} of them yours: {_quoted(last)}"
+        lines.append(line + ".")
+    if last.identifiers:
+        more = "" if last.identifiers_complete else "; older ones can be looked up"
+        what = (
+            "exact name, number or path"
+            if last.identifiers == 1
+            else "exact names, numbers and paths"
+        )
+        lines.append(f"Kept to the letter: {last.identifiers:,} {what}{more}.")
+    if last.pruned:
+        shortened = f"{counted(last.pruned, 'bulky message')} {'is' if last.pruned == 1 else 'are'}"
+        lines.append(f"{shortened} there in a shorter form.")
+    if last.mode == "prune":
+        lines.append("No summary was needed.")
+    return lines
+
+
+def _quoted(last: CompressionReport) -> str:
+    if last.quoted >= last.user_messages:
+        return "all quoted word for word"
+    left = last.user_messages - last.quoted
+    quoted = f"{last.quoted:,} quoted word for word, " if last.quoted else ""
+    return f"{quoted}{left:,} to be looked up"
+
+
+def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
+    """What the summary took; "" if nobody noted it."""
+    if cost is None:
+        return ""
+    by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
+    calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
+    seconds = f", {duration(cost.seconds)}" if cost.seconds > 0 else ""
+    if not cost.prompt_tokens and not cost.output_tokens:
+        return f"The summary was written{by}{calls}{seconds}; its size was not told."
+    price = prices.dearest(cost.models)
+    paid = ""
+    if price is not None:
+        usd = price.usd(
+            input_tokens=cost.input_tokens,
+            output_tokens=cost.output_tokens,
+            cache_read_tokens=cost.cache_read_tokens,
+            cache_write_tokens=cost.cache_write_tokens,
+        )
+        paid = f", {money(usd)}"
+    return (
+        f"The summary was written{by}{calls}: {cost.prompt_tokens:,} tokens read, "
+        f"{cost.output_tokens:,} written{seconds}{paid}."
+    )
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def ago(seconds: float) -> str:
+    """How long since; a clock that was set back makes it "just now"."""
+    for length, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= length:
+            return f"{counted(int(seconds // length), name)} ago"
+    return "just now"
+
+
+def duration(seconds: float) -> str:
+    """How long something took."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
