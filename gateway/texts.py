@@ -132,16 +132,3 @@ def with_wait(text: str, retry_after_seconds: float | None) -> str:
 def late(written: str) -> str:
     """Stands before an answer that is more than a day old."""
     return f"(This is late: I wrote it on {written} and could not send it until now.)"
-
-
-def compressed(before: int, after: int) -> str:
-    """``/compress`` worked."""
-    return (
-        f"Compressed: about {before:,} tokens before, about {after:,} now. "
-        "Everything is still there for me to look up."
-    )
-
-
-def not_compressed(reason: str) -> str:
-    """``/compress`` did not work, or had nothing to do."""
-    return f"Not compressed: {reason.rstrip('.')}. Nothing was changed."

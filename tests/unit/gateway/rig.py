@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.loop import TurnResult
 from agent.messages import Draft, Message, text_of
+from agent.model_metadata import TriggerRules, Triggers, triggers_for
 from agent.ports import (
     CompactionDecision,
     CompactionResult,
@@ -18,6 +19,7 @@ from agent.ports import (
     TurnObserver,
     Usage,
 )
+from agent.prices import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
@@ -141,6 +143,12 @@ class FakeStatus:
     def window_tokens(self) -> int | None:
         return 200_000
 
+    def triggers(self) -> Triggers:
+        return triggers_for(200_000, TriggerRules(), max_tokens=8_192)
+
+    def cache_ttl(self) -> CacheTtl | None:
+        return "5m"
+
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         return {"fake": ("running", ""), "other": ("failed-config", "bad token")}
 
@@ -192,6 +200,7 @@ class Rig:
             self.compactors = CompactorCache(lambda _: self.compactor)
         self.turns = TurnRunner(
             sessions=self.store,
+            lineages=self.store,
             mailbox=self.store,
             loop=self.agent_loop or self.loop,
             hygiene=self.agent_hygiene or self._hygiene,
@@ -208,6 +217,7 @@ class Rig:
             host=CommandHost(
                 sessions=self.store,
                 archive=self.store,
+                lineages=self.store,
                 compactors=self.compactors,
                 prefix_for=self.prefix_for,
                 status=FakeStatus(),

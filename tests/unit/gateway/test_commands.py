@@ -10,6 +10,7 @@ import pytest
 
 from gateway import texts
 from gateway.commands import registry
+from gateway.commands.compression_text import aborted_text
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import PlatformPolicy
 from tests.fakes.clock import FakeClock
@@ -116,7 +117,7 @@ async def test_new_waits_for_a_compression_and_a_failed_one_does_not_stop_it(
     rig.compactor.gate.set()
     await rig.settle()
     assert rig.platform.texts()[1:] == [
-        texts.not_compressed("the summary model is overloaded"),
+        aborted_text("the summary model is overloaded"),
         texts.NEW_CONVERSATION,
     ]
 
@@ -140,7 +141,7 @@ async def test_compress_is_queued_behind_a_run_and_tells_the_numbers(clock: Fake
     rig.compactor.outcome = "not_needed"
     await say(rig, "/compress")
     await rig.settle()
-    assert rig.platform.texts()[-1].startswith("Not compressed: ")
+    assert rig.platform.texts()[-1].startswith("Nothing to compress: ")
 
 
 async def test_stop_detaches_a_compression(clock: FakeClock) -> None:
