@@ -207,15 +207,23 @@ def _settle(
         else:
             lifted.append(user)
             head_end = min(head_end, user)
+    room = slack - sum(tokens[i] for i in lifted)
+    if lifted:
+        tail_start = _shortened(tokens, groups, tail_start, room)
     reply = newest_reply(messages)
     if reply is not None and head_end <= reply < tail_start:
         group = next(g for g in groups if reply in g)
-        if sum(tokens[group.start : n]) <= slack:
+        cost = sum(tokens[i] for i in group)
+        if sum(tokens[group.start : n]) <= room:
             tail_start = group.start
             lifted = [i for i in lifted if i < tail_start]
-        elif sum(tokens[i] for i in group) <= rules.tail_tokens:
-            lifted.extend(group)
-    tail_start = _whole_pair(messages, tokens, rules, head_end, tail_start)
+        elif cost <= rules.tail_tokens:
+            shorter = _shortened(tokens, groups, tail_start, room - cost)
+            if sum(tokens[shorter:n]) <= room - cost:
+                tail_start = shorter
+                lifted.extend(group)
+    spent = sum(tokens[i] for i in lifted)
+    tail_start = _whole_pair(messages, tokens, rules, head_end, tail_start, slack - spent)
     cut = Boundaries(
         system_end=system_end,
         head_end=head_end,
@@ -226,12 +234,27 @@ def _settle(
     return _alternating(messages, groups, cut)
 
 
+def _shortened(
+    tokens: Sequence[int], groups: Sequence[range], tail_start: int, room_tokens: int
+) -> int:
+    """Where the tail starts if it may take so much: later by whole groups; the newest one stays."""
+    spent = sum(tokens[tail_start:])
+    for group in groups:
+        if group.start < tail_start:
+            continue
+        if spent <= room_tokens or group.stop >= len(tokens):
+            return group.start
+        spent -= sum(tokens[i] for i in group)
+    return tail_start
+
+
 def _whole_pair(
     messages: Sequence[Message],
     tokens: Sequence[int],
     rules: CutRules,
     head_end: int,
     tail_start: int,
+    room_tokens: int,
 ) -> int:
     """Take the question into the tail along with its answer, where it costs little."""
     before = tail_start - 1
@@ -239,7 +262,8 @@ def _whole_pair(
         return tail_start
     if not is_real_user(messages[before]) or messages[tail_start]["role"] != "assistant":
         return tail_start
-    return before if tokens[before] * 2 <= rules.tail_tokens else tail_start
+    cheap = tokens[before] * 2 <= rules.tail_tokens and sum(tokens[before:]) <= room_tokens
+    return before if cheap else tail_start
 
 
 def _alternating(
