@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.errors import StoreUnavailable
+from agent.errors import StoreError, StoreUnavailable
 from agent.mail import InboxItem, OutboxDraft
 from agent.ports import Clock, Mailbox
 from agent.sessions import InterruptedTurn
 from gateway import texts
 from gateway.commands import registry
-from gateway.commands.contract import Call, CommandHost
+from gateway.commands.contract import Answer, AskAgain, Call, CommandHost, Settled
 from gateway.delivery.outbox import Delivery
 from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
@@ -119,9 +119,18 @@ class Dispatch:
     async def _command(
         self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None = None
     ) -> None:
-        text = await self._answer(item, stop, over)
-        if text is None:
-            return
+        answer = await self._answer(item, stop, over)
+        match answer:
+            case AskAgain():
+                await self._turns.retry(item, stop)
+            case Settled(owed):
+                self._delivery.hand_over(owed)
+            case str():
+                await self._owe(item, stop, answer)
+            case None:
+                return  # the row stays new: the command runs again at the next start
+
+    async def _owe(self, item: InboxItem, stop: StopSignal, text: str) -> None:
         draft = OutboxDraft(item.record.address, text, "command")
         try:
             owed = await until_stored(
@@ -131,12 +140,22 @@ class Dispatch:
                 only_shutdown=True,
             )
         except GaveUp:
-            return  # the row stays new: the command runs again at the next start
-        self._delivery.hand_over(owed)
+            return  # as above
+        if owed:
+            self._delivery.hand_over(owed)
+        else:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        """The row was answered in a commit whose outcome nobody learned: look what is owed."""
+        try:
+            await self._delivery.refresh()
+        except StoreError:
+            log.warning("owed answers not read; they go out at the next start", exc_info=True)
 
     async def _answer(
         self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
-    ) -> str | None:
+    ) -> Answer | None:
         """The command's answer; None: the daemon goes down, nothing was done."""
         asked = parse_command(item.record.text)
         if asked is None:
@@ -149,7 +168,7 @@ class Dispatch:
         shared = is_shared(item.record)
         if command.admin_if_shared and shared and not verdict.admin:
             return texts.ADMIN_ONLY
-        call = Call(item.record, asked.argument, verdict.admin, shared, over)
+        call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)
         try:
             outcome = await run_stoppable(
                 lambda: _as_coroutine(command.run(self._host, call)),
@@ -170,5 +189,5 @@ class Dispatch:
         return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
 
 
-async def _as_coroutine(answer: Awaitable[str]) -> str:
+async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:
     return await answer

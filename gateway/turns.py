@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
+from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.messages import without_thinking
@@ -22,6 +23,7 @@ from agent.sessions import (
     TurnTicket,
 )
 from gateway import texts
+from gateway.commands.lineage_text import NOTHING_TO_RETRY, STILL_RUNNING
 from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
@@ -109,6 +111,7 @@ class TurnRunner:
         self,
         *,
         sessions: SessionStore,
+        lineages: Lineages,
         mailbox: Mailbox,
         loop: AgentLoop,
         hygiene: Hygiene,
@@ -119,6 +122,7 @@ class TurnRunner:
         settings: TurnSettings | None = None,
     ) -> None:
         self._sessions = sessions
+        self._lineages = lineages
         self._mailbox = mailbox
         self._loop = loop
         self._hygiene = hygiene
@@ -132,24 +136,48 @@ class TurnRunner:
     async def run(self, item: InboxItem, stop: StopSignal) -> None:
         """Answer one inbox row."""
         opening = self._opening(item)
+        await self._begin(item, stop, lambda: self._sessions.begin_turn(opening))
+
+    async def retry(self, item: InboxItem, stop: StopSignal) -> None:
+        """Take the last turn back and ask its message again; this row is the new turn's own."""
+        opening = self._opening(item)
+        await self._begin(item, stop, lambda: self._lineages.retry(opening), STILL_RUNNING)
+
+    async def _begin(
+        self,
+        item: InboxItem,
+        stop: StopSignal,
+        begin: Callable[[], Awaitable[TurnTicket | None]],
+        if_stale: str | None = None,
+    ) -> None:
         try:
             ticket = await until_stored(
-                lambda: self._sessions.begin_turn(opening),
+                begin,
                 self._clock,
                 stop,
                 on_trouble=lambda: self._say_unstored(item),
             )
         except GaveUp as gave_up:
             if gave_up.reason is StopReason.USER:
-                await self._owe(lambda: self._stop_unbegun(opening), stop)
+                await self._owe(lambda: self._stop_unbegun(begin), stop)
             return
         except StaleTurn:
             log.info("message was answered before", extra={"inbox_id": item.id})
+            if if_stale is not None:  # or else it is another turn that is in the way
+                await self._answer(
+                    item, stop, OutboxDraft(item.record.address, if_stale, "command")
+                )
             return
         except Exception as error:  # the supervised border: nobody is left without a word
             log.exception("turn could not begin", extra={"inbox_id": item.id})
-            draft = OutboxDraft(item.record.address, words_for(error), "notice")
-            await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
+            await self._answer(
+                item, stop, OutboxDraft(item.record.address, words_for(error), "notice")
+            )
+            return
+        if ticket is None:
+            await self._answer(
+                item, stop, OutboxDraft(item.record.address, NOTHING_TO_RETRY, "command")
+            )
             return
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             await self._carry(
@@ -314,6 +342,10 @@ class TurnRunner:
             return
         raise SessionEnded(f"the tip of {ticket.conversation_id} would not stand still")
 
+    async def _answer(self, item: InboxItem, stop: StopSignal, draft: OutboxDraft) -> None:
+        """Answer a row that begins no turn; one that was answered before stays as it is."""
+        await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
+
     async def _owe(
         self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
     ) -> None:
@@ -324,10 +356,14 @@ class TurnRunner:
         except GaveUp:
             return
 
-    async def _stop_unbegun(self, opening: TurnOpening) -> Sequence[OutboxItem]:
+    async def _stop_unbegun(
+        self, begin: Callable[[], Awaitable[TurnTicket | None]]
+    ) -> Sequence[OutboxItem]:
         """End a turn of which nobody knows whether it has begun: so that it is not resumed."""
         try:
-            ticket = await self._sessions.begin_turn(opening)
+            ticket = await begin()
+            if ticket is None:
+                return ()
             return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
         except StaleTurn:
             return ()

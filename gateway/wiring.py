@@ -195,6 +195,7 @@ def assemble(
     policies = build_policies(config, {*platforms, CONSOLE})
     turns = TurnRunner(
         sessions=store,
+        lineages=store,
         mailbox=store,
         loop=TurnLoop(store=store, model=model, tools=tools, settings=_loop(config, triggers)),
         hygiene=HygieneNet(store, clock),
@@ -208,7 +209,9 @@ def assemble(
         turns=turns,
         mailbox=store,
         delivery=delivery,
-        host=CommandHost(store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy),
+        host=CommandHost(
+            store, store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy
+        ),
         policies=policies,
         clock=clock,
     )

@@ -155,6 +155,8 @@ def answer_turn(tx: Transaction, turn_id: str) -> None:
 def answer_inbox(
     tx: Transaction, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft]
 ) -> tuple[OutboxItem, ...]:
+    if all_answered(tx, inbox_ids):
+        return ()
     tx.executemany(
         "UPDATE inbox SET state = 'answered' WHERE id = ? AND state IN ('new', 'claimed')",
         [(inbox_id,) for inbox_id in inbox_ids],

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from agent.mail import InboxRecord
+from agent.lineages import Lineages
+from agent.mail import InboxRecord, OutboxItem
+from agent.model_metadata import Triggers
 from agent.ports import Archive, SessionStore
+from agent.prices import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
+from gateway.commands.listings import Listings
 from gateway.compactors import CompactorCache
 
 
@@ -18,6 +22,14 @@ class Status(Protocol):
 
     def window_tokens(self) -> int | None:
         """The model's window, or None while nobody has told."""
+        ...
+
+    def triggers(self) -> Triggers:
+        """Window, threshold and what else follows from them, as in force now."""
+        ...
+
+    def cache_ttl(self) -> CacheTtl | None:
+        """How long the provider keeps what it has read; None: it is not asked to."""
         ...
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
@@ -35,12 +47,15 @@ class CommandHost:
 
     sessions: SessionStore
     archive: Archive
+    lineages: Lineages
+    """What people do to conversations as a whole, and the ledger of their requests."""
     compactors: CompactorCache
     prefix_for: Callable[[str], SessionPrefix]
     status: Status
     waiting: Callable[[str], int]
     """Messages that wait in a conversation's lane, by session key."""
     busy: Callable[[str], bool]
+    listings: Listings = field(default_factory=Listings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,8 @@ class Call:
     """Several people talk in this conversation."""
     over: asyncio.Future[None] | None = None
     """For /stop: done when what was running has ended; None: nothing was running."""
+    inbox_id: int = 0
+    """The command's own row."""
 
     @property
     def key(self) -> str:
@@ -61,7 +78,21 @@ class Call:
         return self.record.session_key
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The command's row was answered in the transaction of its effect: this is owed for it."""
+
+    owed: tuple[OutboxItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The command's row becomes a turn, which asks the last message again."""
+
+
+Answer = str | Settled | AskAgain
 Place = Literal["at once", "in order"]
+Group = Literal["Talking", "This conversation", "Going back", "Other conversations", "About me"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +101,9 @@ class Command:
 
     name: str
     help: str
-    run: Callable[[CommandHost, Call], Awaitable[str]]
+    run: Callable[[CommandHost, Call], Awaitable[Answer]]
+    group: Group
+    """Where /help lists it."""
     place: Place = "at once"
     admin_if_shared: bool = False
     usage: str = ""

@@ -1,12 +1,29 @@
-"""Owns the commands about the sessions behind a conversation: /lineage."""
+"""Owns the commands about the sessions behind a conversation: /lineage, /uncompress, /branch."""
 
 from __future__ import annotations
 
-from agent.sessions import Session, SessionInfo
+from collections.abc import Mapping
+
+from agent.errors import SessionEnded
+from agent.lineages import UncompressRequest
+from agent.model_metadata import Triggers, estimate_prefix_tokens
+from agent.sessions import EndReason, Session, SessionInfo
 from gateway import texts
-from gateway.commands.contract import Call, CommandHost, counted
+from gateway.commands import lineage_text
+from gateway.commands.contract import Call, CommandHost, counted, tip
 
 LINEAGE_LINES = 20
+HOLD_RATIO = 0.80
+"""How much of the window a conversation may fill whose compression was undone."""
+
+_ENDS: Mapping[EndReason, str] = {
+    "compression": "ended by compression",
+    "switch": "ended by new settings (model, prompt or tools)",
+    "uncompress": "ended by /uncompress",
+    "reset": "ended by /new",
+    "idle": "ended after a long silence",
+    "daily": "ended by the daily reset",
+}
 
 
 async def lineage(host: CommandHost, call: Call) -> str:
@@ -21,12 +38,78 @@ async def lineage(host: CommandHost, call: Call) -> str:
         left_out = len(lines) - LINEAGE_LINES
         lines = [lines[0], f"… {left_out:,} more …", *lines[left_out + 1 :]]
     what = counted(len(chain), "session")
-    return "\n".join([f"This conversation has {what}, oldest first:", *lines])
+    head = f"This conversation has {what}, oldest first:"
+    if chain[0].link == "branch" and (parent_id := chain[0].parent_session_id) is not None:
+        head = f"{await _branched_from(host, parent_id)}\n{head}"
+    return "\n".join([head, *lines])
+
+
+async def _branched_from(host: CommandHost, parent_id: str) -> str:
+    parent = await host.sessions.session(parent_id)
+    name = f" of “{lineage_text.shown(parent.title)}”" if parent.title else ""
+    return (
+        f"It is a branch{name}, from session {parent.id}; "
+        f"/resume {parent.conversation_id} leads back there."
+    )
 
 
 def _line(number: int, session: Session, info: SessionInfo | None) -> str:
     size = counted(session.message_count, "message")
     if info is not None:
         size += f", about {info.tokens:,} tokens"
-    end = "now" if session.ended_at is None else f"ended by {session.end_reason or 'a crash'}"
-    return f"{number}. {session.id}: {size}, {end}"
+    return f"{number}. {session.id}: {size}, {_end(session)}"
+
+
+def _end(session: Session) -> str:
+    if session.ended_at is None:
+        return "now"
+    return _ENDS[session.end_reason] if session.end_reason else "ended by a crash"
+
+
+async def uncompress(host: CommandHost, call: Call) -> str:
+    """Undo the newest compression, if everything together fits into the window."""
+    loaded = await tip(host, call)
+    if loaded is None:
+        return texts.NO_CONVERSATION
+    session = loaded.session
+    rows = await host.lineages.uncompressed(session.id)
+    if not rows:
+        return lineage_text.NOT_COMPRESSED_YET
+    triggers = host.status.triggers()
+    limit = hold_limit(triggers)
+    tokens = estimate_prefix_tokens(session.prefix) + sum(row.tokens for row in rows)
+    if tokens >= limit:
+        return lineage_text.does_not_fit(tokens, limit, triggers.window_tokens)
+    result = await host.lineages.uncompress(
+        UncompressRequest(
+            conversation_id=session.conversation_id,
+            tip_id=session.id,
+            expected_revision=session.revision,
+            covered_row_id=loaded.last_row_id,
+            compression=session.compression.changed(hold_tokens=limit, awaiting_usage=False),
+        )
+    )
+    if not result.applied:
+        return lineage_text.MOVED_ON
+    return lineage_text.uncompressed(result.tip.message_count, tokens, limit)
+
+
+def hold_limit(triggers: Triggers) -> int:
+    """Below which size an uncompressed conversation is left alone, in tokens of the prompt.
+
+    As every trigger it never lies where the answer would not fit any more.
+    """
+    window = triggers.window_tokens
+    return min(int(HOLD_RATIO * window), window - triggers.max_tokens)
+
+
+async def branch(host: CommandHost, call: Call) -> str:
+    """Go on in a copy; the conversation that it is made from stays as it is."""
+    conversation = await host.sessions.conversation_for_key(call.key)
+    if conversation is None:
+        return texts.NO_CONVERSATION
+    try:
+        fork = await host.lineages.branch(conversation.tip_session_id, call.key, call.record.owner)
+    except SessionEnded:
+        return lineage_text.NOTHING_TO_BRANCH
+    return lineage_text.branched(fork.title, conversation.id)

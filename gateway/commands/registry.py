@@ -3,38 +3,77 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import get_args
 
-from gateway.commands import context, lineage, talk
-from gateway.commands.contract import Call, Command, CommandHost
+from gateway.commands import context, conversations, going_back, lineage, talk
+from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 
 async def help_text(host: CommandHost, call: Call) -> str:
-    """The list of commands."""
-    lines = [f"/{c.name}{f' {c.usage}' if c.usage else ''}: {c.help}" for c in COMMANDS.values()]
-    return "\n".join(["Just write to me. I also know:", *lines])
+    """The list of commands, by what they are about."""
+    blocks = ["Just write to me. I also know:"]
+    for group in get_args(Group):
+        commands = [c for c in COMMANDS.values() if c.group == group]
+        blocks.append("\n".join([f"{group}:", *map(_line, commands)]))
+    return "\n\n".join(blocks)
+
+
+def _line(command: Command) -> str:
+    usage = f" {command.usage}" if command.usage else ""
+    return f"/{command.name}{usage}: {command.help}"
+
+
+def _changing(
+    name: str,
+    help_: str,
+    run: Callable[[CommandHost, Call], Awaitable[Answer]],
+    group: Group,
+    usage: str = "",
+) -> Command:
+    """One that changes what a conversation holds or where its place leads.
+
+    It waits for what is running, and where several people talk it takes an admin.
+    """
+    return Command(name, help_, run, group, "in order", admin_if_shared=True, usage=usage)
 
 
 COMMANDS: Mapping[str, Command] = {
     c.name: c
     for c in (
-        Command("new", "start a new conversation; the old one is kept", talk.new, "in order", True),
-        Command("stop", "end what I am doing right now", talk.stop),
-        Command("status", "model, window, context size, platforms", context.status),
-        Command(
-            "compress",
-            "shorten the conversation now, with a topic to keep in detail",
-            context.compress,
-            "in order",
-            admin_if_shared=True,
-            usage="[focus]",
-        ),
-        Command("lineage", "the sessions behind this conversation", lineage.lineage),
-        Command("whoami", "your id here", talk.whoami),
-        Command("help", "this list", help_text),
+        Command("stop", "end what I am doing right now", talk.stop, "Talking"),
+        _changing("retry", "ask your last message again", going_back.retry, "Talking"),
+        _changing("new", "start a new conversation; the old one is kept", talk.new, "Talking"),
+        Command("status", "model, window, context size, platforms", context.status,
+                "This conversation"),
+        Command("context", "what fills the model's window, and what comes next",
+                context.context, "This conversation"),
+        _changing("compress", "shorten the conversation now, with a topic to keep in detail",
+                  context.compress, "This conversation", "[focus]"),
+        Command("lineage", "the sessions behind this conversation", lineage.lineage,
+                "This conversation"),
+        _changing("title", "show or set its name", conversations.title, "This conversation",
+                  "[name]"),
+        _changing("undo", "take back your last message and all that came of it",
+                  going_back.undo, "Going back", "[number]"),
+        _changing("uncompress", "bring back what the last compression condensed",
+                  lineage.uncompress, "Going back"),
+        _changing("branch", "go on in a copy; this one stays as it is", lineage.branch,
+                  "Going back"),
+        Command("sessions", "your conversations", conversations.sessions,
+                "Other conversations", usage="[words]"),
+        _changing("resume", "go back to one of them", conversations.resume,
+                  "Other conversations", "[number or title]"),
+        Command("whoami", "your id here", talk.whoami, "About me"),
+        Command("help", "this list", help_text, "About me"),
     )
+}  # fmt: skip
+ALIASES: Mapping[str, str] = {
+    "start": "help",
+    "reset": "new",
+    "compact": "compress",
+    "fork": "branch",
 }
-ALIASES: Mapping[str, str] = {"start": "help", "reset": "new", "compact": "compress"}
 
 
 def find(name: str) -> Command | None:

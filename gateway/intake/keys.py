@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from agent.sessions import session_key
 from gateway.platforms.contract import InboundMessage
 
@@ -21,6 +23,14 @@ def key_for(message: InboundMessage, *, group_sessions_per_user: bool) -> str:
         message.thread_id,
         user if personal else None,
     )
+
+
+def is_personal(key: str) -> bool:
+    """Is a conversation with this key one person's own, wherever it takes place?"""
+    try:
+        return json.loads(key)[4] is not None
+    except (ValueError, TypeError, LookupError):
+        return False  # nobody's: whoever wants it has to be where it is
 
 
 def owner_of(message: InboundMessage) -> str:

@@ -1,0 +1,150 @@
+"""Owns the commands about the conversations of a person or place: /title, /sessions, /resume."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agent.errors import SessionNotFound, StaleTurn
+from agent.lineages import ConversationInfo
+from agent.sessions import SearchScope
+from gateway import texts
+from gateway.commands import lineage_text
+from gateway.commands.contract import Call, CommandHost
+from gateway.intake.keys import is_personal
+
+LISTED = 10
+LOOKED_THROUGH = 500
+"""So many of the newest conversations can be found by their names."""
+SEARCH_HITS = 20
+
+
+async def title(host: CommandHost, call: Call) -> str:
+    """Show the conversation's name, or set it."""
+    conversation = await host.sessions.conversation_for_key(call.key)
+    if conversation is None:
+        return texts.NO_CONVERSATION
+    if call.argument:
+        session = await host.lineages.set_title(conversation.id, call.argument)
+        if session.title is None:
+            return lineage_text.NOTHING_IN_TITLE
+        return lineage_text.named(session.title, call.argument)
+    session = await host.sessions.session(conversation.tip_session_id)
+    return lineage_text.NO_TITLE if session.title is None else lineage_text.titled(session.title)
+
+
+async def sessions(host: CommandHost, call: Call) -> str:
+    """The conversations that could be gone on with here, newest first."""
+    infos = await _within_reach(host, call)
+    if call.argument:
+        infos = await _about(host, call, infos, call.argument)
+        if not infos:
+            return lineage_text.found_nothing(call.argument)
+    if not infos:
+        return lineage_text.NO_SESSIONS
+    return f"{await _listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+
+
+async def resume(host: CommandHost, call: Call) -> str:
+    """Lead this place to another conversation."""
+    infos = await _within_reach(host, call)
+    if not call.argument:
+        if not infos:
+            return lineage_text.NO_SESSIONS
+        return f"{await _listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+    meant = await _meant(host, call, infos, call.argument)
+    if not meant:
+        return lineage_text.found_nothing(call.argument)
+    if len(meant) > 1:
+        return lineage_text.ambiguous(call.argument, await _listed(host, call, meant))
+    return await _lead(host, call, meant[0])
+
+
+async def _lead(host: CommandHost, call: Call, info: ConversationInfo) -> str:
+    here = await host.sessions.conversation_for_key(call.key)
+    if here is not None and here.id == info.id:
+        return lineage_text.ALREADY_HERE
+    elsewhere = info.routed and info.session_key != call.key
+    if elsewhere and (host.busy(info.session_key) or host.waiting(info.session_key)):
+        return lineage_text.BUSY_ELSEWHERE
+    try:
+        await host.lineages.resume(call.key, info.id)
+    except StaleTurn:
+        return lineage_text.BUSY_ELSEWHERE
+    return lineage_text.resumed(info, call.record.received_at, moved=elsewhere)
+
+
+async def _within_reach(host: CommandHost, call: Call) -> Sequence[ConversationInfo]:
+    """What the caller may see and go on with from here.
+
+    In a direct chat all that is theirs alone, wherever it lives. In a group only what lives at the
+    same key, so that nothing said in private is carried into it; and what several people said
+    together stays where they said it.
+    """
+    if call.record.payload.get("chat_kind") != "direct":
+        infos = await host.lineages.conversations_at(call.key, limit=LOOKED_THROUGH)
+        owner = None if call.shared else call.record.owner
+    else:
+        infos = await host.lineages.conversations_of(call.record.owner, limit=LOOKED_THROUGH)
+        infos = [i for i in infos if is_personal(i.session_key)]
+        owner = call.record.owner
+    here = await host.sessions.conversation_for_key(call.key)
+    return [
+        info
+        for info in infos
+        if owner in (None, info.owner)
+        and (info.message_count > 0 or (here is not None and info.id == here.id))
+    ]
+
+
+async def _listed(host: CommandHost, call: Call, infos: Sequence[ConversationInfo]) -> str:
+    shown = infos[:LISTED]
+    host.listings.remember(call.key, [info.id for info in shown])
+    here = await host.sessions.conversation_for_key(call.key)
+    return lineage_text.listing(
+        shown,
+        here.id if here is not None else None,
+        call.record.received_at,
+        len(infos) - len(shown),
+    )
+
+
+async def _about(
+    host: CommandHost, call: Call, infos: Sequence[ConversationInfo], words: str
+) -> Sequence[ConversationInfo]:
+    """Those with these words in their name, then those in which they were said."""
+    by_name = _named(infos, words)
+    said = set()
+    if not call.shared:
+        scope = SearchScope(owner=call.record.owner)
+        for hit in await host.archive.search(words, scope, limit=SEARCH_HITS):
+            conversation = await host.archive.conversation_of_message(hit.message_id)
+            if conversation is not None:
+                said.add(conversation.id)
+    return [*by_name, *(i for i in infos if i.id in said and i not in by_name)]
+
+
+async def _meant(
+    host: CommandHost, call: Call, infos: Sequence[ConversationInfo], words: str
+) -> Sequence[ConversationInfo]:
+    """Which one: by its number in the list shown last, its id or a session's, or its name."""
+    by_id = {info.id: info for info in infos}
+    if re.fullmatch(r"[0-9]{1,4}", words):
+        shown = host.listings.of(call.key) or tuple(info.id for info in infos[:LISTED])
+        number = int(words)
+        if 1 <= number <= len(shown) and shown[number - 1] in by_id:
+            return [by_id[shown[number - 1]]]
+    if words in by_id:
+        return [by_id[words]]
+    try:
+        session = await host.sessions.tip(words)
+    except SessionNotFound:
+        return _named(infos, words)
+    return [by_id[session.conversation_id]] if session.conversation_id in by_id else []
+
+
+def _named(infos: Sequence[ConversationInfo], words: str) -> Sequence[ConversationInfo]:
+    """Those called so; if there is none, those whose name or first words hold these words."""
+    wanted = words.casefold()
+    called = [i for i in infos if i.title is not None and i.title.casefold() == wanted]
+    return called or [i for i in infos if wanted in f"{i.title or ''}\n{i.opening}".casefold()]

@@ -1,0 +1,57 @@
+"""Owns the commands that take back what was said: /undo, /retry."""
+
+from __future__ import annotations
+
+import re
+
+from agent.errors import StaleTurn
+from agent.lineages import Answering, Undone
+from agent.mail import OutboxDraft
+from agent.messages import is_real_user, text_of
+from gateway import texts
+from gateway.commands import lineage_text
+from gateway.commands.contract import Answer, AskAgain, Call, CommandHost, Settled
+
+
+async def undo(host: CommandHost, call: Call) -> Answer:
+    """Take back the last messages and all that came of them."""
+    turns = _number(call.argument)
+    if turns is None:
+        return lineage_text.UNDO_USAGE
+    conversation = await host.sessions.conversation_for_key(call.key)
+    if conversation is None:
+        return texts.NO_CONVERSATION
+
+    def words(undone: Undone) -> OutboxDraft:
+        return OutboxDraft(call.record.address, _told(undone, turns), "command")
+
+    try:
+        undone = await host.lineages.undo(
+            conversation.id, turns, answering=Answering(call.inbox_id, words)
+        )
+    except StaleTurn:
+        return lineage_text.STILL_RUNNING
+    return Settled(undone.owed)
+
+
+async def retry(host: CommandHost, call: Call) -> Answer:
+    """Ask the last message again; the turn itself takes back what came of it."""
+    return AskAgain()
+
+
+def _number(argument: str) -> int | None:
+    """How many; None: that is no number."""
+    if not argument:
+        return 1
+    return int(argument) if re.fullmatch(r"0*[1-9][0-9]{0,3}", argument) else None
+
+
+def _told(undone: Undone, asked: int) -> str:
+    said = [
+        text_of(row.message["content"])
+        for row in undone.removed
+        if is_real_user(row.message, row.kind)
+    ]
+    if not said:
+        return lineage_text.NOTHING_TO_TAKE_BACK
+    return lineage_text.taken_back(said, asked)

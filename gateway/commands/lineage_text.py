@@ -1,0 +1,148 @@
+"""Owns the words of what is done to whole conversations: short, kind, with the next step. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from agent.lineages import ConversationInfo
+from agent.redact import redact_sensitive_text
+from gateway.commands.compression_text import ago
+from gateway.commands.contract import counted
+
+SHOWN_CHARS = 60
+_JOINER = "\u200d"  # holds the parts of an emoji together
+
+NOTHING_TO_TAKE_BACK = (
+    "There is no message here that I could take back. What a compression has condensed stays as it "
+    "is; /uncompress brings it back first."
+)
+UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo 3 the last three."
+NOTHING_TO_RETRY = "There is no message here that I could ask again. Just write it."
+STILL_RUNNING = "Something is still running here. Please wait for it, or end it with /stop first."
+NOT_COMPRESSED_YET = (
+    "Nothing has been compressed in this conversation, so there is nothing to undo."
+)
+WINDOW_UNKNOWN = "I do not know the model's window yet. Please try again in a minute."
+MOVED_ON = "The conversation moved on in that moment, so I left it as it is. Please try again."
+NOTHING_TO_BRANCH = "There is nothing in this conversation yet that a copy could hold."
+NO_TITLE = "This conversation has no name yet. /title and a few words give it one."
+NOTHING_IN_TITLE = "There is nothing to see in that name, so this conversation has none now."
+NO_SESSIONS = "There are no conversations here yet. Write something and one begins."
+ALREADY_HERE = "That is the conversation you are in."
+BUSY_ELSEWHERE = (
+    "That conversation is open in another chat, and I am at work on it there. Please wait until I "
+    "am done, then /resume it here."
+)
+RESUME_HINT = "/resume and its number or name leads to one of them."
+MAY_HAVE_HAPPENED = (
+    "My storage failed in the middle of that, so I do not know whether it happened. /lineage and "
+    "/sessions show how things are."
+)
+
+
+def shown(text: str, chars: int = SHOWN_CHARS) -> str:
+    """Somebody's words for a line of a list: one line, no secret, nothing invisible, not long."""
+    seen = "".join(ch for ch in redact_sensitive_text(text) if ch == _JOINER or _is_seen(ch))
+    line = " ".join(seen.split())
+    return line if len(line) <= chars else f"{line[: chars - 1].rstrip(' ' + _JOINER)}…"
+
+
+def _is_seen(character: str) -> bool:
+    return character.isspace() or unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs")
+
+
+# --- going back ---------------------------------------------------------------------------------
+
+
+def taken_back(said: Sequence[str], asked: int) -> str:
+    """What an undo took, in order."""
+    what = "your last message" if len(said) == 1 else f"your last {len(said)} messages"
+    lines = [f"Taken back: {what} and all that came of it."]
+    lines += [f"- {shown(text) or '(no text)'}" for text in said]
+    if len(said) < asked:
+        lines.append("I can not go further back than that.")
+    lines.append("The chat still shows it, but I do not know it any more. Just write on.")
+    return "\n".join(lines)
+
+
+def uncompressed(messages: int, tokens: int, hold_tokens: int) -> str:
+    """It is all there again."""
+    return (
+        f"Uncompressed: {counted(messages, 'message')} word for word again, about {tokens:,} "
+        f"tokens. I will not compress this conversation by myself before it has "
+        f"{hold_tokens:,} tokens; /compress with a topic does it your way."
+    )
+
+
+def does_not_fit(tokens: int, limit_tokens: int, window_tokens: int) -> str:
+    """An /uncompress that is refused."""
+    return (
+        f"Not uncompressed: everything together would have about {tokens:,} tokens, and I can hold "
+        f"at most {limit_tokens:,} of the model's {window_tokens:,}. Nothing is lost: ask me, and "
+        "I look up what you need."
+    )
+
+
+# --- other conversations ------------------------------------------------------------------------
+
+
+def branched(title: str | None, old_id: str) -> str:
+    """In the copy."""
+    name = f" “{shown(title)}”" if title else ""
+    return (
+        f"You are in a copy of this conversation now{name}; the one you come from stays as it is. "
+        f"/resume {old_id} leads back to it."
+    )
+
+
+def titled(title: str) -> str:
+    """What the conversation is called."""
+    return f"This conversation is called “{shown(title, 100)}”."
+
+
+def named(title: str, wanted: str) -> str:
+    """What it is called from now on."""
+    if title.casefold() == wanted.casefold():
+        return titled(title)
+    return f"This conversation is called “{shown(title, 100)}” now."
+
+
+def name_of(info: ConversationInfo) -> str:
+    """What a conversation is called, or else how it began."""
+    if info.title and (title := shown(info.title)):
+        return f"“{title}”"
+    return shown(info.opening) or "(nothing said yet)"
+
+
+def listing(infos: Sequence[ConversationInfo], here: str | None, now: float, more: int) -> str:
+    """A numbered list. ``here``: the conversation that this place leads to now."""
+    lines = [_entry(n, info, here, now) for n, info in enumerate(infos, 1)]
+    if more > 0:
+        lines.append(f"… and {more:,} more; /sessions and a word finds one.")
+    return "\n".join(lines)
+
+
+def _entry(number: int, info: ConversationInfo, here: str | None, now: float) -> str:
+    when = ago(now - (info.last_message_at or info.started_at))
+    mark = " ← here" if info.id == here else ""
+    return f"{number}. {name_of(info)}: {counted(info.message_count, 'message')}, {when}{mark}"
+
+
+def found_nothing(words: str) -> str:
+    """No conversation by these words."""
+    return f"I found no conversation here for “{shown(words)}”. /sessions lists them."
+
+
+def ambiguous(words: str, entries: str) -> str:
+    """Several conversations by these words."""
+    return f"Several conversations could be meant by “{shown(words)}”:\n{entries}\n{RESUME_HINT}"
+
+
+def resumed(info: ConversationInfo, now: float, *, moved: bool) -> str:
+    """Where one is now."""
+    when = ago(now - (info.last_message_at or info.started_at))
+    text = f"Back in {name_of(info)}: {counted(info.message_count, 'message')}, the last {when}."
+    if moved:
+        text += " It was open in another chat; a message there begins a new conversation."
+    return f"{text} Just write on."
