@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agent.messages import Draft, Entry, Keep, Row
 from agent.sessions import (
     ChangeResult,
+    CompressionState,
+    EndReason,
     LoadedSession,
     RewriteRequest,
     Session,
+    SessionPrefix,
     SplitRequest,
 )
 from storage import rows, sessions
 from storage.codec import dump_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
-from storage.repair import check_plan, next_title, plan_repair, repaired_in_memory
+from storage.repair import check_plan, plan_repair, repaired_in_memory
+from storage.titles import next_title
 
 _log = logging.getLogger(__name__)
 
@@ -30,50 +35,72 @@ def split(tx: Transaction, request: SplitRequest) -> ChangeResult:
     parent = sessions.session(tx, request.parent_id)
     tip = sessions.tip_of_conversation(tx, request.conversation_id)
     active = rows.active_rows(tx, parent.id)
-    covered = _covered_count(parent, tip, request.expected_revision, request.covered_row_id, active)
+    covered = covered_count(parent, tip, request.expected_revision, request.covered_row_id, active)
     if covered is None:
         return ChangeResult(False, tip)
     later = active[covered:]
     check_plan(request.entries, [row.id for row in active[:covered]], later=len(later))
-    child_id = tx.new_id("s")
-    title = _child_title(tx, parent)
-
-    tx.execute(
-        "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?",
-        (tx.now, request.end_reason, parent.id),
-    )
-    faultpoint("split.closed_parent")
-    sessions.insert_session(
+    entries = [*request.entries, *(Keep(row.id) for row in later)]
+    child_id = continue_in_child(
         tx,
-        child_id,
-        parent.conversation_id,
-        request.prefix or parent.prefix,
-        parent_id=parent.id,
-        link="continuation",
-        title=title,
-        compression=request.compression,
+        parent,
+        request.end_reason,
+        entries,
+        {row.id: row for row in active},
+        request.compression,
+        prefix=request.prefix,
         manifest=request.manifest,
     )
-    faultpoint("split.made_child")
-    entries = [*request.entries, *(Keep(row.id) for row in later)]
-    _fill(tx, child_id, entries, {row.id: row for row in active})
-    faultpoint("split.copied_messages")
-    tx.execute(
-        "UPDATE sessions SET message_count = ?1, last_seq = ?1 WHERE id = ?2",
-        (len(entries), child_id),
-    )
-    faultpoint("split.counted_messages")
-    sessions.move_tip(tx, parent.conversation_id, child_id)
-    faultpoint("split.moved_tip")
-    _discard_prepared(tx, parent.id)
-    faultpoint("split.discarded_prepared")
     if request.lease_holder is not None:
         sessions.release_lease(tx, parent.conversation_id, request.lease_holder)
         faultpoint("split.dropped_lease")
     return ChangeResult(True, sessions.session(tx, child_id))
 
 
-def _covered_count(
+def continue_in_child(
+    tx: Transaction,
+    parent: Session,
+    end_reason: EndReason,
+    entries: Sequence[Entry],
+    known: Mapping[int, Row],
+    compression: CompressionState,
+    *,
+    prefix: SessionPrefix | None = None,
+    manifest: dict[str, Any] | None = None,
+) -> str:
+    """Close a live tip for this reason and go on in a child that holds these entries.
+
+    ``known``: the rows that the entries keep, by id; they may be of any session.
+    """
+    child_id = tx.new_id("s")
+    # Numbers count compressions: what was refrozen or undone keeps its name.
+    title = _numbered_title(tx, parent) if end_reason == "compression" else parent.title
+    tx.execute(
+        "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?",
+        (tx.now, end_reason, parent.id),
+    )
+    faultpoint("split.closed_parent")
+    sessions.insert_session(
+        tx,
+        child_id,
+        parent.conversation_id,
+        prefix or parent.prefix,
+        parent_id=parent.id,
+        link="continuation",
+        title=title,
+        compression=compression,
+        manifest=manifest,
+    )
+    faultpoint("split.made_child")
+    fill(tx, child_id, entries, known)
+    sessions.move_tip(tx, parent.conversation_id, child_id)
+    faultpoint("split.moved_tip")
+    _discard_prepared(tx, parent.id)
+    faultpoint("split.discarded_prepared")
+    return child_id
+
+
+def covered_count(
     target: Session, tip: Session, revision: int, covered_row_id: int, active: Sequence[Row]
 ) -> int | None:
     """How many rows the plan has seen; None if something moved since it was made."""
@@ -85,13 +112,16 @@ def _covered_count(
     return None
 
 
-def _child_title(tx: Transaction, parent: Session) -> str | None:
+def _numbered_title(tx: Transaction, parent: Session) -> str | None:
     if parent.title is None:
         return None
-    return next_title(parent.title, [s.title for s in sessions.lineage(tx, parent.id)])
+    return next_title(parent.title, sessions.titles_of(tx, parent.conversation_id))
 
 
-def _fill(tx: Transaction, child_id: str, entries: Sequence[Entry], known: dict[int, Row]) -> None:
+def fill(
+    tx: Transaction, child_id: str, entries: Sequence[Entry], known: Mapping[int, Row]
+) -> None:
+    """Put the list of a session that was just made."""
     for seq, entry in enumerate(entries, start=1):
         if isinstance(entry, Keep):
             rows.copy(tx, child_id, seq, known[entry.row_id])
@@ -99,6 +129,12 @@ def _fill(tx: Transaction, child_id: str, entries: Sequence[Entry], known: dict[
             rows.insert(tx, child_id, seq, entry)
         if seq == 1:
             faultpoint("split.copied_first_message")
+    faultpoint("split.copied_messages")
+    tx.execute(
+        "UPDATE sessions SET message_count = ?1, last_seq = ?1, carried_row_id = ?2 WHERE id = ?3",
+        (len(entries), rows.newest_id(tx), child_id),
+    )
+    faultpoint("split.counted_messages")
 
 
 def _discard_prepared(tx: Transaction, session_id: str) -> None:
@@ -112,7 +148,7 @@ def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
     target = sessions.session(tx, request.session_id)
     tip = sessions.tip_of_conversation(tx, target.conversation_id)
     active = rows.active_rows(tx, target.id)
-    covered = _covered_count(target, tip, request.expected_revision, request.covered_row_id, active)
+    covered = covered_count(target, tip, request.expected_revision, request.covered_row_id, active)
     if covered is None:
         return ChangeResult(False, tip)
     later = active[covered:]
@@ -120,6 +156,8 @@ def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
     entries = [*request.entries, *(Keep(row.id) for row in later)]
     _replace_list(tx, target.id, active, entries)
     if request.compression is not None:
+        if request.compression.count > target.compression.count:
+            _remember_replaced(tx, target, active)
         sessions.set_compression(tx, target.id, request.compression)
         faultpoint("rewrite.compression")
     if request.manifest is not None:
@@ -129,6 +167,16 @@ def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
         )
         faultpoint("rewrite.manifest")
     return ChangeResult(True, sessions.session(tx, target.id))
+
+
+def _remember_replaced(tx: Transaction, target: Session, active: Sequence[Row]) -> None:
+    """A compression inside the session: what it replaced can be had back."""
+    tx.execute(
+        "INSERT INTO replaced_lists (session_id, revision, carried_row_id, row_ids)"
+        " VALUES (?, ?, ?, ?)",
+        (target.id, target.revision + 1, rows.newest_id(tx), dump_json([r.id for r in active])),
+    )
+    faultpoint("rewrite.remembered")
 
 
 def _replace_list(
@@ -163,11 +211,19 @@ def _replace_list(
         else:
             rows.copy(tx, session_id, seq, known[entry.row_id])
         faultpoint("rewrite.placed")
+    new_revision(tx, session_id, message_count=len(entries), places=len(behind))
+
+
+def new_revision(tx: Transaction, session_id: str, *, message_count: int, places: int) -> None:
+    """The list has become another one: what was measured or prepared for the old one is void.
+
+    ``places``: how many seqs were given out for it.
+    """
     tx.execute(
         "UPDATE sessions SET revision = revision + 1, message_count = ?, last_seq = last_seq + ?,"
         " anchor_prompt_tokens = NULL, anchor_output_tokens = NULL, anchor_row_id = NULL"
         " WHERE id = ?",
-        (len(entries), len(behind), session_id),
+        (message_count, places, session_id),
     )
     faultpoint("rewrite.revision")
     _discard_prepared(tx, session_id)

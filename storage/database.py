@@ -13,6 +13,8 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -43,6 +45,13 @@ READER_PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -8000",
     "PRAGMA query_only = ON",
+)
+
+_INDEX = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
+# Taking out what is not in would spoil the index: it keeps no texts to compare with.
+_UNINDEX = (
+    "INSERT INTO message_index (message_index, rowid, text) SELECT 'delete', ?1, ?2"
+    " WHERE EXISTS (SELECT 1 FROM message_index_docsize WHERE id = ?1)"
 )
 
 # Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
@@ -104,7 +113,7 @@ class Transaction:
         self.now = 0.0
         self.index_damaged = _index_is_damaged(connection)
         self._ids = ids
-        self._texts: list[tuple[int, str]] = []
+        self._texts: list[tuple[str, int, str]] = []
 
     def new_id(self, prefix: str) -> str:
         """A new id."""
@@ -115,7 +124,11 @@ class Transaction:
 
         Gathered and written once per group: the index flushes itself at every savepoint.
         """
-        self._texts.append((row_id, text))
+        self._texts.append((_INDEX, row_id, text))
+
+    def unindex(self, row_id: int, text: str) -> None:
+        """Take this text (segmented, as it went in) out of the search index."""
+        self._texts.append((_UNINDEX, row_id, text))
 
     @property
     def indexed_count(self) -> int:
@@ -126,8 +139,8 @@ class Transaction:
         """Keep only the first ``count`` texts: a call was undone."""
         del self._texts[count:]
 
-    def take_index(self) -> list[tuple[int, str]]:
-        """The gathered texts; none are left."""
+    def take_index(self) -> list[tuple[str, int, str]]:
+        """The gathered texts, each with its statement, in order; none are left."""
         texts = self._texts
         self._texts = []
         return texts
@@ -294,7 +307,8 @@ class Writer:
             return
         connection.execute("SAVEPOINT search_index")
         try:
-            connection.executemany("INSERT INTO message_index (rowid, text) VALUES (?, ?)", texts)
+            for statement, of_one_kind in groupby(texts, key=itemgetter(0)):
+                connection.executemany(statement, [pair for _, *pair in of_one_kind])
             # The index writes itself out at a savepoint: its damage has to show before COMMIT.
             connection.execute("SAVEPOINT written_out")
             connection.execute("RELEASE search_index")

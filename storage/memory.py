@@ -50,11 +50,11 @@ from storage.memory_mailbox import MemoryMailbox
 from storage.repair import (
     DELIBERATE_ENDS,
     check_plan,
-    next_title,
     plan_repair,
     repaired_in_memory,
 )
 from storage.segment import Term, indexable_text, query_terms, snippet, weigh
+from storage.titles import next_title
 from storage.turns import address_of_key
 
 TurnState = Literal["running", "interrupted", "crashed", "done", "failed", "stopped"]
@@ -549,6 +549,8 @@ class MemoryStore:
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:
+        if self._mail.all_answered(inbox_ids):
+            return ()
         self._mail.answer(inbox_ids)
         return self._mail.owe(outbox, None, self._clock.now())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -131,26 +130,6 @@ def check_plan(entries: Sequence[Entry], covered_ids: Sequence[int], *, later: i
             allowed.discard(entry.row_id)
     if not entries and not later:
         raise ValueError("a plan without a single message")
-
-
-def next_title(title: str | None, lineage_titles: Sequence[str | None]) -> str | None:
-    """The title of a continuation: ``name #2``, one above the highest number of its lineage."""
-    if title is None:
-        return None
-    base = _split_title(title)[0]
-    numbers = [
-        number
-        for other in lineage_titles
-        if other is not None
-        for other_base, number in [_split_title(other)]
-        if other_base == base
-    ]
-    return f"{base} #{max(numbers, default=1) + 1}"
-
-
-def _split_title(title: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?s)(.*\S) #(\d{1,9})", title)
-    return (match[1], int(match[2])) if match else (title, 1)
 
 
 def state_of_item(parts: Sequence[SendState]) -> SendState:

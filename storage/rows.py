@@ -24,6 +24,14 @@ _COPY = (
     " wire_content, wire_is_json, tool_calls, tool_call_id, tool_name, ?, kind,"
     " coalesce(origin_id, id) FROM messages WHERE id = ?"
 )
+TAKEN_BACK = (
+    "EXISTS (SELECT 1 FROM messages u JOIN sessions us ON us.id = u.session_id"
+    " WHERE u.active = 0 AND u.compacted = 0 AND coalesce(u.origin_id, u.id) = messages.id"
+    " AND us.conversation_id ="
+    "  (SELECT conversation_id FROM sessions WHERE id = messages.session_id))"
+)
+"""Of an original in ``FROM messages``: was it, or a copy of it in its conversation, undone?"""
+
 _ACTIVE = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND active = 1 ORDER BY seq"
 
 
@@ -51,6 +59,26 @@ def copy(tx: Transaction, session_id: str, seq: int, row: Row) -> None:
     tx.execute(_COPY, (session_id, seq, tokens, blocks_text, row.id))
 
 
+def take_back(tx: Transaction, conversation_id: str, taken: Sequence[Row]) -> None:
+    """Take rows out of their session's list and, with their originals, out of search.
+
+    An original in another conversation, which this one was forked from, stays findable there.
+    """
+    statement = "UPDATE messages SET active = 0 WHERE id = ?"
+    tx.executemany(statement, [(row.id,) for row in taken])
+    query = (
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE id = ?"
+        " AND session_id IN (SELECT id FROM sessions WHERE conversation_id = ?)"
+    )
+    for root_id in {row.root_id for row in taken}:
+        found = tx.execute(query, (root_id, conversation_id)).fetchone()
+        if found is not None:
+            original = decode_row(found)
+            text = indexable_text(original.message, original.kind, original.origin_id)
+            if text is not None:
+                tx.unindex(root_id, segmented(text))
+
+
 def has_thinking(row: Row) -> bool:
     """Would a copy of this row lose something?"""
     return without_thinking(row.message) is not row.message
@@ -75,6 +103,36 @@ def retire(tx: Transaction, row_ids: Sequence[int]) -> None:
     """Take rows out of their session's list; they stay as they are, and stay searchable."""
     statement = "UPDATE messages SET active = 0, compacted = 1 WHERE id = ?"
     tx.executemany(statement, [(row_id,) for row_id in row_ids])
+
+
+def by_ids(db: sqlite3.Connection | Transaction, session_id: str, row_ids: str) -> list[Row]:
+    """Rows of a session whatever became of them; the ids are JSON and give the order."""
+    query = (
+        f"SELECT {ROW_COLUMNS} FROM json_each(?) wanted CROSS JOIN messages ON id = wanted.value"
+        " WHERE session_id = ? ORDER BY wanted.key"
+    )
+    return [decode_row(columns) for columns in db.execute(query, (row_ids, session_id))]
+
+
+def said_since(
+    db: sqlite3.Connection | Transaction, session_id: str, after_row_id: int
+) -> list[Row]:
+    """The originals of a session behind this row, and the stand-ins for lost tool results."""
+    query = (
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND origin_id IS NULL"
+        " AND (kind IS NULL OR (kind = 'stub' AND role = 'tool'))"
+        " AND (active = 1 OR compacted = 1) ORDER BY id"
+    )
+    return [decode_row(columns) for columns in db.execute(query, (session_id, after_row_id))]
+
+
+def taken_back(db: sqlite3.Connection | Transaction, session_ids: Sequence[str]) -> set[int]:
+    """The originals that an undo took away in these sessions."""
+    query = (
+        "SELECT coalesce(origin_id, id) FROM messages"
+        " WHERE session_id = ? AND active = 0 AND compacted = 0"
+    )
+    return {row[0] for each in session_ids for row in db.execute(query, (each,))}
 
 
 def newest_id(tx: Transaction) -> int:

@@ -46,6 +46,10 @@ _LINEAGE = (
     "  ON s.parent_session_id = whole.id AND s.link = 'continuation'"
     ") "
 )
+_POINTED_AT = (
+    f"{_SESSION} WHERE id = (SELECT c.tip_session_id FROM sessions s"
+    " JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?)"
+)
 _ONWARD = (
     "WITH RECURSIVE onward (id) AS ("
     "  SELECT ?1 UNION SELECT s.id FROM sessions s JOIN onward"
@@ -94,7 +98,14 @@ def start_conversation(
 
 
 def new_conversation(
-    tx: Transaction, session_key: str, owner: str, prefix: SessionPrefix
+    tx: Transaction,
+    session_key: str,
+    owner: str,
+    prefix: SessionPrefix,
+    *,
+    forked_from: str | None = None,
+    title: str | None = None,
+    compression: CompressionState | None = None,
 ) -> Session:
     """Make a conversation with one empty session, and lead the key to it."""
     conversation_id, session_id = tx.new_id("c"), tx.new_id("s")
@@ -104,13 +115,18 @@ def new_conversation(
         (conversation_id, owner, session_key, session_id, tx.now),
     )
     faultpoint("new_conversation.conversation")
-    insert_session(tx, session_id, conversation_id, prefix)
-    faultpoint("new_conversation.session")
-    tx.execute(
-        "INSERT INTO routes (session_key, conversation_id) VALUES (?, ?)"
-        " ON CONFLICT (session_key) DO UPDATE SET conversation_id = excluded.conversation_id",
-        (session_key, conversation_id),
+    insert_session(
+        tx,
+        session_id,
+        conversation_id,
+        prefix,
+        parent_id=forked_from,
+        link=None if forked_from is None else "branch",
+        title=title,
+        compression=compression,
     )
+    faultpoint("new_conversation.session")
+    lead(tx, session_key, conversation_id)
     faultpoint("new_conversation.route")
     return session(tx, session_id)
 
@@ -170,7 +186,49 @@ def lineage(db: Reader, session_id: str) -> list[Session]:
     return found
 
 
+def owner_of(db: Reader, conversation_id: str) -> str:
+    """Who has it.
+
+    Raises:
+        SessionNotFound: no such conversation.
+    """
+    found = conversation(db, conversation_id)
+    if found is None:
+        raise SessionNotFound(conversation_id)
+    return found.owner
+
+
+def continued(db: Reader, child: Session) -> Session | None:
+    """The session that this one continues."""
+    if child.link != "continuation" or child.parent_session_id is None:
+        return None
+    return session(db, child.parent_session_id)
+
+
+def carried_row_id(db: Reader, session_id: str) -> int:
+    """The newest row that was put into the session when it was made; 0 if it began empty."""
+    query = "SELECT carried_row_id FROM sessions WHERE id = ?"
+    (carried,) = db.execute(query, (session_id,)).fetchone()
+    return int(carried)
+
+
+def titles_of(db: Reader, conversation_id: str) -> list[str | None]:
+    """The titles of a conversation's sessions, without reading what else is in them."""
+    query = "SELECT title FROM sessions WHERE conversation_id = ? AND title IS NOT NULL"
+    return [row[0] for row in db.execute(query, (conversation_id,))]
+
+
 def tip(db: Reader, session_id: str) -> Session:
+    # The conversation knows: however many sessions there were, this is one look-up.
+    row = db.execute(_POINTED_AT, (session_id,)).fetchone()
+    pointed_at = None if row is None else _decode(row)
+    if pointed_at is not None and pointed_at.ended_at is None:
+        return pointed_at
+    return _end_of(db, session_id if pointed_at is None else pointed_at.id)
+
+
+def _end_of(db: Reader, session_id: str) -> Session:
+    """Forward along the continuations, for a pointer that was left behind; a circle ends too."""
     query = f"{_ONWARD} {_SESSION} WHERE id IN (SELECT id FROM onward) ORDER BY serial DESC LIMIT 1"
     row = db.execute(query, (session_id,)).fetchone()
     if row is None:
@@ -188,6 +246,15 @@ def tip_of_conversation(db: Reader, conversation_id: str) -> Session:
     if found is None:
         raise SessionNotFound(conversation_id)
     return session(db, found.tip_session_id)
+
+
+def lead(tx: Transaction, session_key: str, conversation_id: str) -> None:
+    """Lead the key here, wherever it led before."""
+    tx.execute(
+        "INSERT INTO routes (session_key, conversation_id) VALUES (?, ?)"
+        " ON CONFLICT (session_key) DO UPDATE SET conversation_id = excluded.conversation_id",
+        (session_key, conversation_id),
+    )
 
 
 def move_tip(tx: Transaction, conversation_id: str, session_id: str) -> None:
@@ -222,6 +289,12 @@ def session_infos(db: Reader, session_ids: tuple[str, ...]) -> list[SessionInfo]
         if row is not None:
             found.append(SessionInfo(*row))
     return found
+
+
+def session_ids(db: Reader, beginning: str, limit: int) -> list[str]:
+    # A range, which the primary key serves; a pattern would treat % and _ as its own.
+    query = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+    return [row[0] for row in db.execute(query, (beginning, max(0, limit)))]
 
 
 # --- leases -------------------------------------------------------------------------------------

@@ -7,6 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from agent.exchange.records import Portable, TakenIn
+from agent.lineages import (
+    Answering,
+    ConversationInfo,
+    UncompressRequest,
+    Undone,
+    UsageTotals,
+)
 from agent.mail import (
     Cursor,
     InboxItem,
@@ -38,7 +45,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from storage import changes, exchange, mailbox, search, sessions, turns
+from storage import changes, exchange, lineages, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import identity
 
@@ -96,6 +103,9 @@ class SqlArchive:
 
     async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
         return await self._reading.read(sessions.session_infos, tuple(session_ids))
+
+    async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
+        return await self._reading.read(sessions.session_ids, clean(beginning), limit)
 
     async def all_rows(self, session_id: str) -> list[Row]:
         return await self._reading.read(search.all_rows, session_id)
@@ -179,6 +189,42 @@ class SqlStore(SqlArchive):
 
     async def release_lease(self, conversation_id: str, holder: str) -> None:
         await self._writing.write(sessions.release_lease, conversation_id, holder)
+
+    # lineages
+
+    async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
+        return await self._reading.read(lineages.uncompressed, session_id)
+
+    async def uncompress(self, request: UncompressRequest) -> ChangeResult:
+        return await self._writing.write_alone(lineages.uncompress, request)
+
+    async def branch(self, session_id: str, session_key: str, owner: str) -> Session:
+        return await self._writing.write_alone(lineages.branch, session_id, session_key, owner)
+
+    async def undo(
+        self, conversation_id: str, turns: int = 1, *, answering: Answering | None = None
+    ) -> Undone:
+        return await self._writing.write_alone(lineages.undo, conversation_id, turns, answering)
+
+    async def retry(self, opening: TurnOpening) -> TurnTicket | None:
+        return await self._writing.write_alone(lineages.retry, opening)
+
+    async def set_title(self, conversation_id: str, title: str | None) -> Session:
+        return await self._writing.write(lineages.set_title, conversation_id, title)
+
+    async def conversations_of(self, owner: str, *, limit: int = 20) -> Sequence[ConversationInfo]:
+        return await self._reading.read(lineages.conversations_of, owner, limit)
+
+    async def conversations_at(
+        self, session_key: str, *, limit: int = 20
+    ) -> Sequence[ConversationInfo]:
+        return await self._reading.read(lineages.conversations_at, session_key, limit)
+
+    async def resume(self, session_key: str, conversation_id: str) -> Session:
+        return await self._writing.write(lineages.resume, session_key, conversation_id)
+
+    async def usage_totals(self, conversation_id: str) -> UsageTotals:
+        return await self._reading.read(lineages.usage_totals, conversation_id)
 
     # turns
 

@@ -12,6 +12,7 @@ from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Row, tool_call_ids
 from agent.ports import Appended, Usage
 from agent.sessions import (
+    Conversation,
     InterruptedTurn,
     LoadedSession,
     Session,
@@ -20,18 +21,23 @@ from agent.sessions import (
     TurnTicket,
 )
 from storage import changes, mailbox, rows, sessions
+from storage.codec import clean
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.repair import DELIBERATE_ENDS, plan_repair
 
 _log = logging.getLogger(__name__)
 
+_ENTER = (
+    "INSERT INTO requests (session_serial, at, model, input_tokens, output_tokens,"
+    " cache_read_tokens, cache_write_tokens, cache_miss) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _TAKE_PLACES = (
     "UPDATE sessions SET message_count = message_count + ?1, last_seq = last_seq + ?1"
     " WHERE id = ?2 AND ended_at IS NULL AND EXISTS ("
     "  SELECT 1 FROM turns t JOIN conversations c ON c.id = t.conversation_id"
     "  WHERE t.id = ?3 AND t.state = 'running' AND c.tip_session_id = ?2)"
-    " RETURNING last_seq"
+    " RETURNING last_seq, serial"
 )
 _OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
@@ -40,16 +46,19 @@ _OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
 
 def begin_turn(tx: Transaction, opening: TurnOpening) -> TurnTicket:
-    claimed = _open_turn_of(tx, opening.inbox_ids)
+    claimed = claimed_turn(tx, opening.inbox_ids)
     if claimed is not None:
         return claimed
-    if opening.inbox_ids and mailbox.all_answered(tx, opening.inbox_ids):
-        raise StaleTurn("these messages were answered before")
     tip = _live_tip(tx, opening)
     faultpoint("begin_turn.tip")
+    return begin(tx, tip, opening, opening.message)
+
+
+def begin(tx: Transaction, tip: Session, opening: TurnOpening, message: Draft) -> TurnTicket:
+    """Begin a turn in this live tip with this message."""
     _answer_open_calls(tx, tip.id)
     faultpoint("begin_turn.stubs")
-    (row,) = changes.append_rows(tx, tip.id, (opening.message,))
+    (row,) = changes.append_rows(tx, tip.id, (message,))
     faultpoint("begin_turn.message")
     turn_id = tx.new_id("t")
     tx.execute(
@@ -66,8 +75,12 @@ def begin_turn(tx: Transaction, opening: TurnOpening) -> TurnTicket:
     return TurnTicket(turn_id, tip.conversation_id, tip.id, row.id)
 
 
-def _open_turn_of(tx: Transaction, inbox_ids: Sequence[int]) -> TurnTicket | None:
-    """The turn that has claimed one of these rows and is not over."""
+def claimed_turn(tx: Transaction, inbox_ids: Sequence[int]) -> TurnTicket | None:
+    """The turn that has claimed one of these rows and is not over, made the running one again.
+
+    Raises:
+        StaleTurn: every one of these inbox rows was answered before.
+    """
     for inbox_id in inbox_ids:
         row = tx.execute(
             "SELECT t.id, t.conversation_id, t.session_id, t.user_row_id FROM inbox i"
@@ -77,14 +90,39 @@ def _open_turn_of(tx: Transaction, inbox_ids: Sequence[int]) -> TurnTicket | Non
         if row is not None:
             _set_running(tx, row[0])
             return TurnTicket(*row)
+    if inbox_ids and mailbox.all_answered(tx, inbox_ids):
+        raise StaleTurn("these messages were answered before")
     return None
+
+
+def require_rest(tx: Transaction, conversation_id: str, *, but_of_key: str = "") -> None:
+    """Refuse while a turn of the conversation is not over (``but_of_key``: other than this key's).
+
+    Raises:
+        StaleTurn: one is running, or waits to be resumed.
+    """
+    query = (
+        "SELECT id FROM turns WHERE conversation_id = ? AND session_key <> ?"
+        f" AND state IN {_OPEN_STATES} LIMIT 1"
+    )
+    found = tx.execute(query, (conversation_id, but_of_key)).fetchone()
+    if found is not None:
+        raise StaleTurn(f"{found[0]} is not over")
 
 
 def _live_tip(tx: Transaction, opening: TurnOpening) -> Session:
     """Where the key's conversation goes on; it is started, or its tip reopened, if need be."""
     conversation = sessions.conversation_for_key(tx, opening.session_key)
-    if conversation is None:
-        return sessions.new_conversation(tx, opening.session_key, opening.owner, opening.prefix)
+    if conversation is not None:
+        tip = healed_tip(tx, conversation)
+        if tip.ended_at is None:
+            return tip
+        _log.info("conversation had ended, starting another", extra={"session_id": tip.id})
+    return sessions.new_conversation(tx, opening.session_key, opening.owner, opening.prefix)
+
+
+def healed_tip(tx: Transaction, conversation: Conversation) -> Session:
+    """Where a conversation goes on; live, unless somebody ended it on purpose."""
     tip = sessions.session(tx, conversation.tip_session_id)
     if tip.ended_at is None:
         return tip
@@ -92,11 +130,8 @@ def _live_tip(tx: Transaction, opening: TurnOpening) -> Session:
     if newest.id != tip.id:
         _log.warning("tip moved on to its successor", extra={"session_id": newest.id})
         sessions.move_tip(tx, conversation.id, newest.id)
-    if newest.ended_at is None:
+    if newest.ended_at is None or newest.end_reason in DELIBERATE_ENDS:
         return newest
-    if newest.end_reason in DELIBERATE_ENDS:
-        _log.info("conversation had ended, starting another", extra={"session_id": newest.id})
-        return sessions.new_conversation(tx, opening.session_key, opening.owner, opening.prefix)
     _log.warning("reopened a session without successor", extra={"session_id": newest.id})
     sessions.reopen(tx, newest.id)
     return sessions.session(tx, newest.id)
@@ -137,7 +172,8 @@ def _store(
         _require_running(tx, ticket)
         raise SessionEnded(session_id)
     faultpoint("append.counted")
-    seq = taken[0][0] - len(messages)
+    last_seq, serial = taken[0]
+    seq = last_seq - len(messages)
     stored = []
     for draft in messages:
         seq += 1
@@ -151,6 +187,15 @@ def _store(
             (usage.prompt_tokens, usage.output_tokens, stored[0].id, session_id),
         )
         faultpoint("append.anchored")
+    if usage is not None and usage.prompt_tokens + usage.output_tokens > 0:
+        tx.execute(
+            _ENTER,
+            (
+                serial, tx.now, clean(usage.model), usage.input_tokens, usage.output_tokens,
+                usage.cache_read_tokens, usage.cache_write_tokens, clean(usage.cache_miss),
+            ),
+        )  # fmt: skip
+        faultpoint("append.entered")
     return stored
 
 
@@ -280,13 +325,9 @@ def resume_turn(tx: Transaction, ticket: TurnTicket) -> LoadedSession:
     if not _set_running(tx, ticket.turn_id):
         raise StaleTurn(ticket.turn_id)
     faultpoint("resume_turn.running")
-    tip = sessions.tip_of_conversation(tx, ticket.conversation_id)
-    if tip.ended_at is not None and tip.end_reason not in DELIBERATE_ENDS:
-        newest = sessions.tip(tx, tip.id)
-        sessions.move_tip(tx, ticket.conversation_id, newest.id)
-        if newest.ended_at is not None and newest.end_reason not in DELIBERATE_ENDS:
-            sessions.reopen(tx, newest.id)
-        tip = newest
+    conversation = sessions.conversation(tx, ticket.conversation_id)
+    assert conversation is not None  # the turn's row names it
+    tip = healed_tip(tx, conversation)
     return changes.load_repaired(tx, tip.id, ticket.turn_id)
 
 

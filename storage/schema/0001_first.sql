@@ -8,11 +8,13 @@ CREATE TABLE conversations (
     created_at REAL NOT NULL
 ) STRICT;
 CREATE INDEX conversations_by_owner ON conversations (owner);
+CREATE INDEX conversations_by_key ON conversations (session_key);
 
 CREATE TABLE routes (
     session_key TEXT NOT NULL PRIMARY KEY,
     conversation_id TEXT NOT NULL REFERENCES conversations (id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX routes_by_conversation ON routes (conversation_id);
 
 -- Sessions: one segment of a conversation. What changes with each message stands before the long
 -- texts, so that counting a message up writes one page.
@@ -27,6 +29,8 @@ CREATE TABLE sessions (
     message_count INTEGER NOT NULL DEFAULT 0,
     -- The highest seq ever given out here: seqs rise and are never used again.
     last_seq INTEGER NOT NULL DEFAULT 0,
+    -- The newest message that was put here when the session was made; what came later was said here.
+    carried_row_id INTEGER NOT NULL DEFAULT 0,
     anchor_prompt_tokens INTEGER,
     anchor_output_tokens INTEGER,
     anchor_row_id INTEGER,
@@ -59,6 +63,9 @@ CREATE TABLE messages (
     created_at REAL NOT NULL,
     tokens INTEGER NOT NULL DEFAULT 0,
     role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+    -- In front of the long texts: what a row is can then be asked without reading what it says.
+    kind TEXT CHECK (kind IN ('summary', 'micro', 'note', 'stub', 'notice')),
+    origin_id INTEGER REFERENCES messages (id),
     content TEXT,
     content_is_json INTEGER NOT NULL DEFAULT 0,
     wire_content TEXT,
@@ -67,11 +74,23 @@ CREATE TABLE messages (
     tool_call_id TEXT,
     tool_name TEXT,
     -- The provider's blocks of an assistant message, as it sent them.
-    raw_blocks TEXT,
-    kind TEXT CHECK (kind IN ('summary', 'micro', 'note', 'stub', 'notice')),
-    origin_id INTEGER REFERENCES messages (id)
+    raw_blocks TEXT
 ) STRICT;
 CREATE UNIQUE INDEX messages_by_place ON messages (session_id, active, seq);
+-- By its original: what somebody took back (/undo) is out of search, wherever it is stored.
+CREATE INDEX messages_taken_back ON messages (coalesce(origin_id, id))
+WHERE active = 0 AND compacted = 0;
+
+-- The list that a compression inside a session replaced: row ids in their order, as JSON.
+CREATE TABLE replaced_lists (
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    -- That the compression made.
+    revision INTEGER NOT NULL,
+    -- The newest message of the store right after it; what came later was said here since.
+    carried_row_id INTEGER NOT NULL,
+    row_ids TEXT NOT NULL,
+    PRIMARY KEY (session_id, revision)
+) STRICT, WITHOUT ROWID;
 
 -- Search. Contentless: the text is in messages. bm25 needs detail=full there.
 CREATE VIRTUAL TABLE message_index USING fts5 (
@@ -185,8 +204,7 @@ CREATE TABLE prepared (
 -- What each answer of the model took.
 CREATE TABLE requests (
     id INTEGER NOT NULL PRIMARY KEY,
-    session_id TEXT NOT NULL REFERENCES sessions (id),
-    conversation_id TEXT NOT NULL REFERENCES conversations (id),
+    session_serial INTEGER NOT NULL REFERENCES sessions (serial),
     at REAL NOT NULL,
     model TEXT NOT NULL,
     input_tokens INTEGER NOT NULL,
@@ -196,7 +214,7 @@ CREATE TABLE requests (
     -- Why the prompt's beginning was not found in the cache; '': it was, or nothing is known.
     cache_miss TEXT NOT NULL DEFAULT ''
 ) STRICT;
-CREATE INDEX requests_by_conversation ON requests (conversation_id);
+CREATE INDEX requests_by_session ON requests (session_serial);
 
 CREATE TABLE jobs (
     id TEXT NOT NULL PRIMARY KEY,

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from storage.codec import ROW_COLUMNS, decode_row
+from storage.rows import TAKEN_BACK
 from storage.segment import indexable_text
 
 # Each query must find nothing.
@@ -42,6 +43,37 @@ _FORBIDDEN = {
         GROUP BY conversation_id HAVING count(*) > 1""",
     "an end without a reason's time, or a reason without an end": """
         SELECT id FROM sessions WHERE ended_at IS NULL AND end_reason IS NOT NULL""",
+    "an end that nobody knows": """
+        SELECT id FROM sessions WHERE end_reason NOT IN
+        ('compression', 'reset', 'idle', 'daily', 'switch', 'uncompress')""",
+    "two ways to one conversation": """
+        SELECT conversation_id FROM routes GROUP BY conversation_id HAVING count(*) > 1""",
+    "a route to a conversation that lives elsewhere": """
+        SELECT r.session_key FROM routes r JOIN conversations c ON c.id = r.conversation_id
+        WHERE c.session_key <> r.session_key""",
+    "a conversation without a session that is its tip": """
+        SELECT c.id FROM conversations c LEFT JOIN sessions s ON s.id = c.tip_session_id
+        WHERE s.id IS NULL OR s.conversation_id <> c.id""",
+    "a conversation with more than one root": """
+        SELECT conversation_id FROM sessions WHERE link IS NOT 'continuation'
+        GROUP BY conversation_id HAVING count(*) > 1""",
+    "a fork that is not the root of its own conversation": """
+        SELECT s.id FROM sessions s JOIN sessions p ON p.id = s.parent_session_id
+        WHERE s.link = 'branch' AND p.conversation_id = s.conversation_id""",
+    "an uncompress without anything to undo before it": """
+        SELECT u.id FROM sessions u WHERE u.end_reason = 'uncompress'
+        AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.conversation_id = u.conversation_id
+                        AND c.end_reason = 'compression' AND c.serial < u.serial)
+        AND NOT EXISTS (SELECT 1 FROM sessions c JOIN replaced_lists r ON r.session_id = c.id
+                        WHERE c.conversation_id = u.conversation_id AND c.serial <= u.serial)""",
+    "a child that carries what is not its own": """
+        SELECT s.id FROM sessions s WHERE s.carried_row_id > 0 AND NOT EXISTS (
+            SELECT 1 FROM messages m WHERE m.id = s.carried_row_id AND m.session_id = s.id)""",
+    "a replaced list of a revision that never was, or with rows of others": """
+        SELECT r.session_id FROM replaced_lists r JOIN sessions s ON s.id = r.session_id
+        WHERE r.revision > s.revision OR EXISTS (
+            SELECT 1 FROM json_each(r.row_ids) j LEFT JOIN messages m ON m.id = j.value
+            WHERE m.session_id IS NOT r.session_id)""",
     "two active rows at one place": """
         SELECT session_id FROM messages WHERE active = 1
         GROUP BY session_id, seq HAVING count(*) > 1""",
@@ -98,10 +130,11 @@ def check_invariants(path: Path | str) -> None:
 
 
 def _index_faults(db: sqlite3.Connection) -> list[str]:
-    """The index holds the originals with text, and nothing else."""
+    """The index holds the originals with text that nobody took back, and nothing else."""
     if db.execute("SELECT 1 FROM facts WHERE name = 'index_damaged'").fetchone():
         return []
-    rows = map(decode_row, db.execute(f"SELECT {ROW_COLUMNS} FROM messages ORDER BY id"))
+    query = f"SELECT {ROW_COLUMNS} FROM messages WHERE NOT {TAKEN_BACK} ORDER BY id"
+    rows = map(decode_row, db.execute(query))
     expected = [row.id for row in rows if indexable_text(row.message, row.kind, row.origin_id)]
     indexed = [row[0] for row in db.execute("SELECT id FROM message_index_docsize ORDER BY id")]
     return [] if indexed == expected else [f"index holds {indexed}, not {expected}"]

@@ -21,8 +21,9 @@ from agent.messages import (
     unanswered_calls,
 )
 from storage.codec import clean, clean_json, decode_row, dump_json, encode
-from storage.repair import is_newer, is_sound, next_title, plan_repair, state_of_item
+from storage.repair import is_newer, is_sound, plan_repair, state_of_item
 from storage.segment import SNIPPET_CHARS, query_terms, segmented, snippet, weigh
+from storage.titles import next_title
 
 anything = st.text(alphabet=st.characters())  # halves of surrogates included
 parts = st.lists(

@@ -1,0 +1,68 @@
+"""Owns going back (pure): what an undo takes, and what a list was before its compression."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from agent.messages import Row, tool_call_ids
+from agent.sessions import EndReason
+
+
+def undo_start(rows: Sequence[Row], turns: int) -> int | None:
+    """Where the last ``turns`` begin that can be taken back; None: there is nothing.
+
+    A turn begins with what a person said. What stands in front of a summary (or of a marker of
+    micro-compaction) stays: the summary speaks of messages behind it that are not in the list.
+    """
+    start = None
+    for place in range(len(rows) - 1, -1, -1):
+        row = rows[place]
+        if turns <= 0 or row.kind in ("summary", "micro"):
+            break
+        if row.message["role"] == "user" and row.kind is None:
+            start = place
+            turns -= 1
+    return start
+
+
+class Backwards:
+    """Walks a lineage from its tip to the root and says where the newest compression was.
+
+    An ``uncompress`` undid one already: it cancels the newest compression in front of it.
+    """
+
+    def __init__(self) -> None:
+        self._undone = 0
+
+    def is_boundary(self, step: EndReason | None) -> bool:
+        """Is this step, the next older one, the compression to undo?"""
+        if step == "uncompress":
+            self._undone += 1
+        elif step == "compression":
+            if not self._undone:
+                return True
+            self._undone -= 1
+        return False
+
+
+def woven(base: Sequence[Row], since: Iterable[Row], taken_back: Collection[int]) -> list[Row]:
+    """The list that a compression replaced, and what came since; every tool group whole.
+
+    ``taken_back``: originals that an undo took away since. A result goes to its call, wherever it
+    was stored (a repair puts stand-ins in late); one without a call, or a second one, is left out.
+    """
+    result: list[Row] = []
+    groups: dict[str, int] = {}
+    ends: list[list[Row]] = []
+    for row in [*base, *since]:
+        if row.root_id in taken_back:
+            continue
+        if row.message["role"] != "tool":
+            result.append(row)
+            ends.append([])
+            groups.update(dict.fromkeys(tool_call_ids(row.message), len(result) - 1))
+            continue
+        place = groups.pop(row.message.get("tool_call_id", ""), None)
+        if place is not None:
+            ends[place].append(row)
+    return [row for head, end in zip(result, ends, strict=True) for row in (head, *end)]
