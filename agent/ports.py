@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from agent.lineages import UsageTotals
 from agent.mail import (
     Cursor,
     InboxItem,
@@ -625,6 +626,10 @@ class Archive(Protocol):
         """In the order asked; unknown ids are left out."""
         ...
 
+    async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
+        """Ids that begin so, in order; exactly that letter case, nothing in it is a pattern."""
+        ...
+
     async def all_rows(self, session_id: str) -> list[Row]:
         """Every row of a session, replaced ones included, by id."""
         ...
@@ -639,6 +644,10 @@ class Archive(Protocol):
 
     async def lineage(self, session_id: str) -> list[Session]:
         """As `SessionStore.lineage`: the command line has only this half of the store."""
+        ...
+
+    async def usage_totals(self, conversation_id: str) -> UsageTotals:
+        """As `agent.lineages.Lineages.usage_totals`, for the same reason."""
         ...
 
 

@@ -105,7 +105,7 @@ class SqlArchive:
         return await self._reading.read(sessions.session_infos, tuple(session_ids))
 
     async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
-        return await self._reading.read(sessions.session_ids, clean(beginning), limit)
+        return await self._reading.read(sessions.session_ids, beginning, limit)
 
     async def all_rows(self, session_id: str) -> list[Row]:
         return await self._reading.read(search.all_rows, session_id)
@@ -115,6 +115,9 @@ class SqlArchive:
 
     async def lineage(self, session_id: str) -> list[Session]:
         return await self._reading.read(sessions.lineage, session_id)
+
+    async def usage_totals(self, conversation_id: str) -> UsageTotals:
+        return await self._reading.read(lineages.usage_totals, conversation_id)
 
     async def portable(self, session_id: str) -> Portable:
         return await self._reading.read(exchange.portable, session_id)
@@ -222,9 +225,6 @@ class SqlStore(SqlArchive):
 
     async def resume(self, session_key: str, conversation_id: str) -> Session:
         return await self._writing.write(lineages.resume, session_key, conversation_id)
-
-    async def usage_totals(self, conversation_id: str) -> UsageTotals:
-        return await self._reading.read(lineages.usage_totals, conversation_id)
 
     # turns
 
