@@ -293,7 +293,9 @@ def session_infos(db: Reader, session_ids: tuple[str, ...]) -> list[SessionInfo]
 
 def session_ids(db: Reader, beginning: str, limit: int) -> list[str]:
     # A range, which the index of ids serves; in a pattern % and _ would mean something.
-    query = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+    query = (
+        "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
+    )
     return [row[0] for row in db.execute(query, (beginning, max(0, limit)))]
 
 
