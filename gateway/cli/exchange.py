@@ -19,6 +19,7 @@ from agent.exchange.markdown import write_markdown
 from agent.exchange.records import Portable, TakenIn
 from gateway.cli import exits
 from gateway.cli.output import out
+from gateway.cli.sessions import find_session
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
 from gateway.control import socket_path
@@ -61,7 +62,7 @@ async def _read(home: Home, session_id: str) -> Portable:
     from gateway.wiring import archive  # noqa: PLC0415
 
     async with archive(home) as store:
-        return await store.portable(session_id)
+        return await store.portable(await find_session(store, session_id))
 
 
 def _print(pieces: Iterable[str]) -> None:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agent.errors import PosthouseError
-from agent.messages import Row, text_of
+from agent.compaction.report import last_compression
+from agent.composition import fill
+from agent.errors import ConfigError, PosthouseError, SessionNotFound
+from agent.model_metadata import Triggers
 from agent.ports import Archive
-from agent.sessions import SearchScope, SessionInfo
-from gateway.cli import exits
+from agent.prices import price_table
+from agent.sessions import LoadedSession, SearchScope, SessionInfo
+from gateway.cli import exits, session_view
 from gateway.cli.output import out, plain, table, when
-from gateway.config.environment import environment, find_home
+from gateway.cli.session_view import SessionView
+from gateway.config.environment import Home, environment, find_config_file, find_home
+from gateway.config.loading import load_config
+from gateway.config.models import Config
+from gateway.trigger_rules import triggers_of_model
+
+MOST_NAMED = 5
+"""Sessions that are named when a short id fits several."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,11 +47,12 @@ async def _run(arguments: argparse.Namespace) -> int:
                 infos = await store.list_sessions(limit=arguments.limit)
                 _print_infos(infos, arguments.json)
             case "show":
-                await _show(store, arguments.id, arguments.json)
+                session_id = await find_session(store, arguments.id)
+                await _show(store, session_id, home, arguments.json)
             case "search":
                 await _search(store, arguments.query, arguments.limit, arguments.json)
             case _:
-                sessions = await store.lineage(arguments.id)
+                sessions = await store.lineage(await find_session(store, arguments.id))
                 infos = await store.session_infos([s.id for s in sessions])
                 _print_infos(infos, arguments.json, lineage=True)
     return exits.OK
@@ -90,34 +103,72 @@ def _info(info: SessionInfo) -> dict[str, Any]:
     }
 
 
-async def _show(store: Archive, session_id: str, as_json: bool) -> None:
-    rows = await store.active_rows(session_id)
+async def find_session(store: Archive, ident: str) -> str:
+    """The id that is meant: whole, or the beginning of one session's id and no other's.
+
+    Raises:
+        SessionNotFound: no id begins so.
+        PosthouseError: several do.
+    """
+    found = await store.session_ids(ident, limit=MOST_NAMED + 1) if ident else []
+    if ident in found or len(found) == 1:
+        return ident if ident in found else found[0]
+    if not found:
+        raise SessionNotFound(ident)
+    named = ", ".join(found[:MOST_NAMED])
+    more = ", …" if len(found) > MOST_NAMED else ""
+    raise PosthouseError(
+        f"several sessions begin with {ident[:80]!r}: {named}{more}; please type more of it"
+    )
+
+
+async def _show(store: Archive, session_id: str, home: Home, as_json: bool) -> None:
+    view = await _view(store, session_id, home)
     if as_json:
-        out(json.dumps([_row(r) for r in rows], ensure_ascii=False))
+        out(json.dumps(session_view.as_json(view), ensure_ascii=False))
         return
-    for row in rows:
-        label = row.kind or row.message["role"]
-        calls = ", ".join(c["function"]["name"] for c in row.message.get("tool_calls") or ())
-        text = plain(text_of(row.message["content"]))
-        said = " ".join(part for part in (text, calls and f"→ {calls}") if part)
-        out(f"[{row.id}] {when(row.created_at)} {label}: {said}")
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    for line in session_view.as_text(view, width=width, blocks=_shows_blocks()):
+        out(line)
 
 
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "session_id": row.session_id,
-        "seq": row.seq,
-        "role": row.message["role"],
-        "content": row.message["content"],
-        "wire_content": row.wire_content,
-        "tool_calls": row.message.get("tool_calls"),
-        "tool_call_id": row.message.get("tool_call_id"),
-        "tool_name": row.message.get("name"),
-        "kind": row.kind,
-        "origin_id": row.origin_id,
-        "created_at": row.created_at,
-    }
+async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
+    lineage = await store.lineage(session_id)
+    at = next(i for i, session in enumerate(lineage) if session.id == session_id)
+    session, rows = lineage[at], tuple(await store.active_rows(session_id))
+    return SessionView(
+        session=session,
+        rows=rows,
+        filling=fill(LoadedSession(session, rows), _triggers(home, session.prefix.model)),
+        last=last_compression(lineage[: at + 1]),
+        manifest=session.manifest,
+        usage=await store.usage_totals(session.conversation_id),
+        prices=price_table(),
+    )
+
+
+def _triggers(home: Home, model: str) -> Triggers:
+    """By the home's configuration; by the defaults if that is broken: looking must always work."""
+    try:
+        config, _ = load_config(find_config_file(None, home))
+    except ConfigError:
+        print(  # noqa: T201
+            "posthouse: config.yaml has mistakes (`posthouse config check` names them), so the "
+            "thresholds shown are those of the defaults",
+            file=sys.stderr,
+        )
+        config = Config()
+    return triggers_of_model(config, home, model)
+
+
+def _shows_blocks() -> bool:
+    encoding = sys.stdout.encoding if sys.stdout is not None else None
+    try:
+        "▰▱│".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 async def _search(store: Archive, query: str, limit: int, as_json: bool) -> None:

@@ -138,8 +138,8 @@ def sizes(last: CompressionReport) -> str:
     )
 
 
-def kept_lines(last: CompressionReport) -> list[str]:
-    """What became of the messages."""
+def kept_lines(last: CompressionReport, *, whose: str = "yours") -> list[str]:
+    """What became of the messages; ``whose``: how the user's own are called."""
     lines: list[str] = []
     if last.mode == "deterministic":
         lines.append(
@@ -149,7 +149,7 @@ def kept_lines(last: CompressionReport) -> list[str]:
     if last.covered:
         line = f"{counted(last.covered, 'message')} went into the summary"
         if last.user_messages:
-            line += f", {last.user_messages:,} of them yours: {_quoted(last)}"
+            line += f", {last.user_messages:,} of them {whose}: {_quoted(last)}"
         lines.append(line + ".")
     if last.identifiers:
         more = "" if last.identifiers_complete else "; older ones can be looked up"

@@ -1,0 +1,35 @@
+"""Owns the triggers that follow from the configuration, for the daemon and for the command line."""
+
+from __future__ import annotations
+
+from agent.model_metadata import TriggerRules, Triggers, triggers_for
+from gateway.config.environment import Home
+from gateway.config.models import Config
+from gateway.windows import WindowBook
+
+
+def rules_of(config: Config) -> TriggerRules:
+    """The configured rules as the core knows them."""
+    rules = config.compression
+    return TriggerRules(
+        threshold=rules.threshold,
+        max_threshold_tokens=rules.max_threshold_tokens,
+        small_window_floor=rules.small_window_floor,
+        model_thresholds=rules.model_thresholds,
+        target_ratio=rules.target_ratio,
+    )
+
+
+def triggers_of_model(config: Config, home: Home, model: str) -> Triggers:
+    """The triggers for a stored session's model, without asking anybody.
+
+    A configured window belongs to the configured model (or the offline one that stands in for it):
+    a session that an earlier model held is judged by that model's own window.
+    """
+    configured = config.model.context_length
+    if model not in (config.model.name, "offline"):
+        configured = None
+    book = WindowBook(model, config.model.base_url, configured, home.windows)
+    return triggers_for(
+        book.window.tokens, rules_of(config), max_tokens=config.model.max_tokens, model=model
+    )
