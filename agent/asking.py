@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
+from agent.cache_watch import CacheWatch
 from agent.errors import (
     ContextOverflow,
     ModelError,
@@ -12,8 +14,12 @@ from agent.errors import (
     RequestTooLarge,
     ThinkingMismatch,
 )
-from agent.history import History, thinking_stripped
+from agent.history import History, images_left_out, thinking_stripped
+from agent.image_tokens import ImageTokens, sample
+from agent.llm.images import newest_that_fit
+from agent.messages import Entry
 from agent.ports import (
+    CompactionDecision,
     CompactionTrigger,
     Compactor,
     LanguageModel,
@@ -23,12 +29,15 @@ from agent.ports import (
     TurnObserver,
     Usage,
 )
-from agent.sessions import RewriteRequest
+from agent.prompt_caching import CacheTtl
+from agent.sessions import RewriteRequest, TurnTicket
 
 MAX_COMPACTIONS = 3
 MAX_LOWERED = 3
 MIN_OUTPUT_TOKENS = 256
 """If less than this is left for the answer, it is the prompt that is too long."""
+BORDER_RATIO = 0.15
+"""An estimate so near to the trigger, on either side, may be turned round by a real count."""
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +49,18 @@ class Asker:
         self,
         *,
         history: History,
+        ticket: TurnTicket,
         model: LanguageModel,
         store: SessionStore,
         compactor: Compactor,
         observer: TurnObserver,
         max_tokens: int,
-        cache_ttl: Literal["5m", "1h"] | None,
+        cache_ttl: CacheTtl | None,
+        cache_watch: CacheWatch | None = None,
+        image_tokens: ImageTokens | None = None,
     ) -> None:
         self._history = history
+        self._ticket = ticket
         self._model = model
         self._store = store
         self._compactor = compactor
@@ -55,8 +68,10 @@ class Asker:
         self._max_tokens = max_tokens
         self._ceiling_tokens: int | None = None
         self._cache_ttl = cache_ttl
+        self._cache_watch = cache_watch
+        self._image_tokens = image_tokens
         self._lowered = 0
-        self._images_kept: int | None = None
+        self._counted = False
         self._thinking_stripped = False
         self._compaction_failed = False
         self._shown = False
@@ -72,7 +87,9 @@ class Asker:
             ModelError: Nothing helped.
         """
         while True:
+            await self._fit_images()
             request = self._request(continues_pause)
+            began = self._cache_watch.began() if self._cache_watch is not None else 0.0
             try:
                 response = await self._model.respond(request, on_text=self._show)
             except ContextOverflow as exc:
@@ -84,8 +101,7 @@ class Asker:
             except ThinkingMismatch as exc:
                 await self._strip_thinking(exc)
             else:
-                await self._count(response)
-                return response
+                return await self._take_in(request, response, began)
             self.take_back()
             # What was changed may have ended the pause.
             continues_pause = continues_pause and self._ends_with_assistant()
@@ -100,7 +116,11 @@ class Asker:
         """Compress before the next call, if it is time; a failure is no obstacle to asking."""
         if self._compaction_failed or self.compactions >= MAX_COMPACTIONS:
             return
-        if self._compactor.due(self._history.loaded).due:
+        decision = self._compactor.due(self._history.loaded)
+        if self._is_borderline(decision):
+            await self._count_exactly()
+            decision = self._compactor.due(self._history.loaded)
+        if decision.due:
             self._compaction_failed = not await self._compact(trigger, proven=False)
 
     async def make_room(self) -> bool:
@@ -145,10 +165,23 @@ class Asker:
 
     async def _drop_images(self, error: RequestTooLarge) -> None:
         """First all but the newest image, then that one too, then the history shrinks."""
-        if self._images_kept == 0 or not self._history.has_images:
+        images = len(self._history.image_urls)
+        if images == 0:
             await self._overflowed(error)
         else:
-            self._images_kept = 1 if self._images_kept is None else 0
+            await self._leave_out_images(keep=1 if images > 1 else 0)
+
+    async def _fit_images(self) -> None:
+        """Pictures that one request can not carry go for good, so that its beginning stays."""
+        keep = newest_that_fit(self._history.image_urls)
+        if keep is not None:
+            await self._leave_out_images(keep)
+
+    async def _leave_out_images(self, keep: int) -> None:
+        entries = images_left_out(self._history.loaded.rows, keep)
+        if entries is not None:
+            log.info("Images left out", extra={"session_id": self._history.session_id})
+            await self._rewrite(entries)
 
     async def _strip_thinking(self, error: ThinkingMismatch) -> None:
         """The prefix is another one than that which the thinking was made behind.
@@ -161,15 +194,20 @@ class Asker:
             raise error
         self._thinking_stripped = True
         log.warning("Thinking no longer fits its prefix", extra={"session_id": loaded.session.id})
+        await self._rewrite(entries)
+
+    async def _rewrite(self, entries: Sequence[Entry]) -> None:
+        """Store another list in the place of this one: one revision, and go on with that."""
+        loaded = self._history.loaded
         result = await self._store.rewrite(
             RewriteRequest(
                 session_id=loaded.session.id,
                 expected_revision=loaded.session.revision,
                 covered_row_id=loaded.last_row_id,
-                entries=entries,
+                entries=tuple(entries),
             )
         )
-        self._history.replace(await self._store.load(result.tip.id))
+        self._history.replace(await self._store.load(result.tip.id, ticket=self._ticket))
 
     # --- steps
 
@@ -189,29 +227,61 @@ class Asker:
         self.compactions += 1
         return True
 
-    async def _count(self, response: ModelResponse) -> None:
+    def _is_borderline(self, decision: CompactionDecision) -> bool:
+        """Could a real count turn this decision round? Asked once in a turn at most."""
+        session = self._history.loaded.session
+        measured = session.anchor is not None or session.compression.awaiting_usage
+        threshold = decision.threshold_tokens
+        if self._counted or measured or decision.reason or threshold <= 0:
+            return False
+        return abs(decision.tokens - threshold) <= BORDER_RATIO * threshold
+
+    async def _count_exactly(self) -> None:
+        """Have the provider count the prompt; where it can not, the estimate stands."""
+        self._counted = True
+        tokens = await self._model.count_tokens(self._request(continues_pause=False))
+        if tokens is not None and tokens > 0:
+            self._history.measured(tokens)
+
+    async def _take_in(
+        self, request: ModelRequest, response: ModelResponse, began: float
+    ) -> ModelResponse:
+        """What an answer's usage tells; the answer with all of it."""
         self.calls += 1
         usage = response.usage
         if usage is None:
-            return
-        total = self.total
-        self.total = Usage(
-            total.input_tokens + usage.input_tokens,
-            total.output_tokens + usage.output_tokens,
-            total.cache_read_tokens + usage.cache_read_tokens,
-            total.cache_write_tokens + usage.cache_write_tokens,
+            return response
+        loaded = self._history.loaded
+        usage = replace(usage, model=usage.model or response.model)
+        if self._cache_watch is not None:
+            cause = self._cache_watch.answered(request, loaded.session, usage, began)
+            usage = replace(usage, cache_miss=cause)
+        self._learn_image_tokens(response, usage)
+        self.total = replace(
+            self.total,
+            input_tokens=self.total.input_tokens + usage.input_tokens,
+            output_tokens=self.total.output_tokens + usage.output_tokens,
+            cache_read_tokens=self.total.cache_read_tokens + usage.cache_read_tokens,
+            cache_write_tokens=self.total.cache_write_tokens + usage.cache_write_tokens,
         )
         self._history.replace(
-            await self._compactor.note_usage(
-                self._history.loaded, usage, notify=self._observer.on_notice
-            )
+            await self._compactor.note_usage(loaded, usage, notify=self._observer.on_notice)
         )
+        return replace(response, usage=usage)
+
+    def _learn_image_tokens(self, response: ModelResponse, usage: Usage) -> None:
+        loaded = self._history.loaded
+        model = loaded.session.prefix.model
+        if self._image_tokens is None or response.dropped_thinking:
+            return
+        if usage.model.startswith(model):  # not what a fallback makes of a picture
+            self._image_tokens.learn(model, sample(loaded, usage.prompt_tokens))
 
     def _request(self, continues_pause: bool) -> ModelRequest:
         prefix = self._history.loaded.session.prefix
         return ModelRequest(
             system=prefix.system_prompt,
-            messages=self._history.to_send(images_kept=self._images_kept),
+            messages=self._history.to_send(),
             max_tokens=self._max_tokens,
             tools=prefix.tools,
             cache_ttl=self._cache_ttl,

@@ -128,11 +128,14 @@ class OutputLimitTooHigh(ModelBadRequest):
         message: str,
         *,
         limit_tokens: int | None = None,
+        of_model: bool = False,
         request_id: str | None = None,
     ) -> None:
         super().__init__(message, request_id=request_id)
         self.limit_tokens = limit_tokens
         """The largest ``max_tokens`` that would fit, if the provider's text allows to tell."""
+        self.of_model = of_model
+        """The limit holds for every prompt, not only beside this one."""
 
 
 class RequestTooLarge(ModelBadRequest):

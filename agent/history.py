@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from agent.messages import (
     THINKING_TYPES,
+    Content,
     Draft,
     Entry,
     Keep,
@@ -57,39 +57,66 @@ class History:
         )
         self._sent.extend(wire_message(row) for row in rows)
 
-    def to_send(self, *, images_kept: int | None = None) -> Sequence[Message]:
-        """The messages of the next request; optionally only with the newest so many images."""
-        sent = tuple(self._sent)
-        return sent if images_kept is None else without_images(sent, images_kept)
+    def measured(self, prompt_tokens: int) -> None:
+        """The provider has counted the next prompt, before anything was asked: an anchor."""
+        session = self._loaded.session
+        anchor = UsageAnchor(prompt_tokens, 0, self._loaded.last_row_id)
+        self._loaded = replace(self._loaded, session=replace(session, anchor=anchor))
+
+    def to_send(self) -> Sequence[Message]:
+        """The messages of the next request."""
+        return tuple(self._sent)
 
     @property
-    def has_images(self) -> bool:
-        """Is there any picture in what is sent?"""
-        return any(
-            part.get("type") == "image_url"
+    def image_urls(self) -> list[str]:
+        """Of every picture in what is sent, in order."""
+        return [
+            _url_of(part)
             for message in self._sent
             if isinstance(message["content"], list)
             for part in message["content"]
-        )
+            if part.get("type") == "image_url"
+        ]
 
 
-def without_images(messages: Sequence[Message], keep: int) -> list[Message]:
-    """A copy in which only the newest ``keep`` images are left; a note stands for each other."""
-    result: list[Message] = []
-    for message in reversed(messages):
-        content = message["content"]
-        if isinstance(content, list) and any(p.get("type") == "image_url" for p in content):
-            parts: list[Part] = []
-            for part in reversed(content):
-                if part.get("type") == "image_url":
-                    keep -= 1
-                    if keep < 0:
-                        parts.append({"type": "text", "text": IMAGE_LEFT_OUT})
-                        continue
-                parts.append(part)
-            message = cast(Message, {**message, "content": parts[::-1]})
-        result.append(message)
-    return result[::-1]
+def _url_of(part: Part) -> str:
+    source = part.get("image_url")
+    url = source.get("url") if isinstance(source, dict) else source
+    return url if isinstance(url, str) else ""
+
+
+def images_left_out(rows: Sequence[Row], keep: int) -> tuple[Entry, ...] | None:
+    """The list with only the newest ``keep`` images as sent, as a plan for the store.
+
+    What was said keeps them all; a note stands for each in what is sent. None: there are no more.
+    """
+    entries: list[Entry] = []
+    changed = False
+    for row in reversed(rows):
+        content = wire_message(row)["content"]
+        shorter, keep = _without_images(content, keep)
+        if shorter is content:
+            entries.append(Keep(row.id))
+        else:
+            changed = True
+            entries.append(Draft(row.message, shorter, row.kind, row.root_id))
+    return tuple(reversed(entries)) if changed else None
+
+
+def _without_images(content: Content, keep: int) -> tuple[Content, int]:
+    """The content (itself, if nothing goes), and how many may still be kept before it."""
+    if not isinstance(content, list) or not any(p.get("type") == "image_url" for p in content):
+        return content, keep
+    parts: list[Part] = []
+    goes = False
+    for part in reversed(content):
+        if part.get("type") == "image_url":
+            keep -= 1
+            if keep < 0:
+                goes = True
+                part = {"type": "text", "text": IMAGE_LEFT_OUT}
+        parts.append(part)
+    return (parts[::-1] if goes else content), max(0, keep)
 
 
 def has_thinking(row: Row) -> bool:

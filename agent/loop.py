@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.asking import Asker
+from agent.cache_watch import CacheWatch
 from agent.history import History
+from agent.image_tokens import ImageTokens
 from agent.messages import Draft, ToolCall, text_of
 from agent.ports import (
     Compactor,
@@ -20,6 +22,7 @@ from agent.ports import (
     TurnObserver,
     Usage,
 )
+from agent.prompt_caching import ttl_for
 from agent.sessions import LoadedSession, TurnTicket
 from agent.tools.registry import ToolRegistry
 from agent.verdicts import (
@@ -27,6 +30,7 @@ from agent.verdicts import (
     CALL_TOO_LONG,
     CUT_CALL,
     FINISH_NOW,
+    GO_ON,
     KNOWN_STOPS,
     NOTHING,
     OUT_OF_STEPS,
@@ -57,7 +61,8 @@ class LoopSettings:
     max_iterations: int = 90
     max_tokens: int = 8192
     """Of one answer, already fitted to the window."""
-    cache_ttl: Literal["5m", "1h"] | None = "5m"
+    cache_ttl: Literal["5m", "1h", "auto"] | None = "5m"
+    """``auto``: by who waits for the answer. None: no cache marks."""
     parallel_tools: int = 8
 
 
@@ -88,12 +93,21 @@ class TurnLoop:
         store: SessionStore,
         model: LanguageModel,
         tools: ToolRegistry,
-        settings: LoopSettings | None = None,
+        settings: LoopSettings | Callable[[], LoopSettings] | None = None,
+        cache_watch: CacheWatch | None = None,
+        image_tokens: ImageTokens | None = None,
     ) -> None:
+        """Take the parts that all turns share.
+
+        ``settings`` is asked anew for each turn where it is a function: the room for an answer
+        follows the window, which may be learned while the daemon runs.
+        """
         self._store = store
         self._model = model
         self._tools = tools
         self._settings = settings if settings is not None else LoopSettings()
+        self._cache_watch = cache_watch
+        self._image_tokens = image_tokens
 
     async def __call__(
         self,
@@ -115,14 +129,18 @@ class TurnLoop:
             SessionEnded: Somebody else moved the tip; call again with that.
         """
         history = History(loaded)
+        settings = self._settings if isinstance(self._settings, LoopSettings) else self._settings()
         asker = Asker(
             history=history,
+            ticket=ticket,
             model=self._model,
             store=self._store,
             compactor=compactor,
             observer=observer,
-            max_tokens=self._settings.max_tokens,
-            cache_ttl=self._settings.cache_ttl,
+            max_tokens=settings.max_tokens,
+            cache_ttl=ttl_for(settings.cache_ttl, for_person=context.for_person),
+            cache_watch=self._cache_watch,
+            image_tokens=self._image_tokens,
         )
         turn = _Turn(
             ticket=ticket,
@@ -132,7 +150,7 @@ class TurnLoop:
             tools=self._tools,
             context=context,
             observer=observer,
-            settings=self._settings,
+            settings=settings,
         )
         return await turn.run()
 
@@ -170,6 +188,7 @@ class _Turn:
         self._said: list[str] = []
 
     async def run(self) -> TurnResult:
+        await self._take_up()
         await self._asker.compact_if_due("preflight")
         while not self._out_of_steps():
             response = await self._asker.ask(continues_pause=self._is_paused())
@@ -177,6 +196,15 @@ class _Turn:
             if result is not None:
                 return result
         return await self._last_word()
+
+    async def _take_up(self) -> None:
+        """Where a crash left an answer that the provider had paused, it is asked to go on.
+
+        In a row of its own: what is sent has to be stored, or the next request begins otherwise.
+        """
+        rows = self._history.loaded.rows
+        if rows and rows[-1].message["role"] == "assistant":
+            await self._keep([note_to_model(GO_ON)])
 
     # --- one answer
 
@@ -200,6 +228,7 @@ class _Turn:
                 thought = thought_answer(response.message)
                 if thought is None:
                     return self._give(NOTHING)
+                self._observer.on_text(text_of(thought.message["content"]))
                 return self._result(thought, response.usage)
             case Verdict.REFUSED:
                 return self._give(REFUSED)

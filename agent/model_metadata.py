@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from agent.messages import THINKING_TYPES, Content, Message, ToolSchema
+from agent.messages import THINKING_TYPES, Content, Message, Row, ToolSchema, wire_message
 from agent.sessions import LoadedSession, SessionPrefix
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 CHARS_PER_TOKEN = 4
 IMAGE_TOKENS = 1500
-"""Flat cost of a picture."""
+"""Flat cost of a picture, until `agent.image_tokens` has learned the model's own."""
+IMAGE_PART_TYPES = ("image_url", "image", "input_image")
 MESSAGE_TOKENS = 4
 """What a message costs beside its text."""
 TOOL_CALL_TOKENS = 8
@@ -51,7 +52,7 @@ def _content_tokens(content: Content) -> int:
         kind = part.get("type")
         if kind == "text":
             total += estimate_tokens_rough(str(part.get("text") or ""))
-        elif kind in ("image_url", "image", "input_image"):
+        elif kind in IMAGE_PART_TYPES:
             total += IMAGE_TOKENS
         else:
             total += estimate_tokens_rough(json.dumps(part, ensure_ascii=False, default=str))
@@ -310,7 +311,23 @@ class Measurement:
         return size >= limit_tokens
 
 
-def measure(loaded: LoadedSession, *, prefix_tokens: int) -> Measurement:
+def images_in(content: Content) -> int:
+    """How many pictures there are in a content value."""
+    if not isinstance(content, list):
+        return 0
+    return sum(part.get("type") in IMAGE_PART_TYPES for part in content)
+
+
+def _row_tokens(row: Row, image_tokens: int) -> int:
+    """Of a row as it is sent, its pictures at their price of today."""
+    if image_tokens == IMAGE_TOKENS:
+        return row.tokens
+    return row.tokens + images_in(wire_message(row)["content"]) * (image_tokens - IMAGE_TOKENS)
+
+
+def measure(
+    loaded: LoadedSession, *, prefix_tokens: int, image_tokens: int = IMAGE_TOKENS
+) -> Measurement:
     """How large the next prompt of a session is.
 
     The usage anchor and an estimate of what came after it; without an anchor an estimate of
@@ -320,6 +337,7 @@ def measure(loaded: LoadedSession, *, prefix_tokens: int) -> Measurement:
     Args:
         loaded: The session.
         prefix_tokens: Estimate of its system prompt and tools.
+        image_tokens: What a picture takes; the estimates of stored rows hold the flat price.
     """
     session, rows = loaded.session, loaded.rows
     if (anchor := session.anchor) is not None:
@@ -329,14 +347,24 @@ def measure(loaded: LoadedSession, *, prefix_tokens: int) -> Measurement:
                 return Measurement(
                     anchor.prompt_tokens + anchor.output_tokens + added, "usage", added
                 )
-            added += row.tokens
-    total = prefix_tokens + sum(row.tokens for row in rows)
+            added += _row_tokens(row, image_tokens)
+    total = prefix_tokens + sum(_row_tokens(row, image_tokens) for row in rows)
     if session.compression.awaiting_usage:
-        fresh = sum(row.tokens for row in rows if row.origin_id is None and row.kind is None)
+        fresh = sum(
+            _row_tokens(row, image_tokens)
+            for row in rows
+            if row.origin_id is None and row.kind is None
+        )
         return Measurement(total, "unknown", fresh)
     return Measurement(total, "estimate", total)
 
 
-def messages_tokens(messages: Sequence[Message]) -> list[int]:
+def messages_tokens(messages: Sequence[Message], *, image_tokens: int = IMAGE_TOKENS) -> list[int]:
     """The estimate of each message, in order."""
-    return [estimate_message_tokens(message) for message in messages]
+    if image_tokens == IMAGE_TOKENS:
+        return [estimate_message_tokens(message) for message in messages]
+    more = image_tokens - IMAGE_TOKENS
+    return [
+        estimate_message_tokens(message) + images_in(message.get("content")) * more
+        for message in messages
+    ]

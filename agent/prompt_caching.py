@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+CacheTtl = Literal["5m", "1h"]
+TTL_SECONDS: Mapping[str, float] = {"5m": 300.0, "1h": 3600.0}
+
+MIN_CACHEABLE_TOKENS: Mapping[str, int] = {
+    "claude": 1024,
+    "claude-opus-4-5": 4096,
+    "claude-opus-4-6": 4096,
+    "claude-opus-4-7": 2048,
+    "claude-haiku-4-5": 4096,
+    "claude-opus-5": 512,
+    "claude-fable": 512,
+}
+"""Part of a model's name → the shortest prompt that the provider caches; the longest part wins."""
 
 LOOK_BACK_BLOCKS = 20
 """How far before a mark the provider looks for something that it has cached."""
@@ -11,6 +27,50 @@ _MAX_MARKS = 4
 _THINKING = ("thinking", "redacted_thinking")
 
 Marked = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMarks:
+    """Do requests carry cache marks, and why (in words for the operator)?"""
+
+    on: bool
+    why: str
+
+
+def cache_marks(model: str, base_url: str | None) -> CacheMarks:
+    """Marks are set for Claude models, wherever the Messages API is spoken.
+
+    Other models behind such an endpoint have caches of their own, which need no marks, or refuse
+    the field.
+    """
+    if "claude" not in model.lower():
+        return CacheMarks(False, "no Claude model")
+    host = urlsplit(base_url).hostname if base_url else None
+    if host is None or host == "api.anthropic.com" or host.endswith(".anthropic.com"):
+        return CacheMarks(True, "Claude on the native API")
+    return CacheMarks(True, f"Claude on {host}, which is taken to honour cache marks")
+
+
+def ttl_for(wanted: Literal["5m", "1h", "auto"] | None, *, for_person: bool) -> CacheTtl | None:
+    """How long an entry shall live: a person thinks longer than five minutes, a job does not."""
+    if wanted == "auto":
+        return "1h" if for_person else "5m"
+    return wanted
+
+
+def cache_line(model: str, base_url: str | None, wanted: Literal["5m", "1h", "auto"]) -> str:
+    """Prompt caching in words, for the start-up log, ``/status`` and the doctor."""
+    marks = cache_marks(model, base_url)
+    if not marks.on:
+        return f"off ({marks.why})"
+    life = "1h for people, 5m for jobs" if wanted == "auto" else wanted
+    return f"on, {life} ({marks.why})"
+
+
+def min_cacheable_tokens(model: str) -> int:
+    """The shortest prompt that the provider caches; shorter ones it skips without a word."""
+    parts = [part for part in MIN_CACHEABLE_TOKENS if part in model.lower()]
+    return MIN_CACHEABLE_TOKENS[max(parts, key=len)] if parts else 0
 
 
 def apply_anthropic_cache_control(

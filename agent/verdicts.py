@@ -27,6 +27,7 @@ FINISH_NOW = (
     "[Note of the host, not of the user: the limit of steps for this message is reached. Tools can "
     "not be called any more. Answer now with what is known, and say what is left to do.]"
 )
+GO_ON = "[Note of the host, not of the user: the answer was interrupted here. Go on with it.]"
 CALL_SMALLER = (
     "[Note of the host, not of the user: the last answer reached the output limit in the middle of "
     "a tool call, so nothing of it was run. Do it in smaller steps.]"

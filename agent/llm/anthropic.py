@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import (
@@ -15,14 +16,17 @@ from agent.errors import (
     ModelConnectionError,
     ModelError,
     ModelTimeout,
+    OutputLimitTooHigh,
 )
 from agent.llm.answers import message_of
 from agent.llm.background import in_daemon_thread
 from agent.llm.failures import Refusal, classify, retry_after, without_secret
+from agent.llm.thinking import ThinkingControls
 from agent.llm.validator import validate
 from agent.llm.wire import Body, build_body
-from agent.messages import THINKING_TYPES, clean_text
+from agent.messages import clean_text
 from agent.ports import Clock, ModelRequest, ModelResponse, Usage
+from agent.prompt_caching import cache_marks
 
 if TYPE_CHECKING:
     import anthropic
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
     from anthropic.types import Message as ApiMessage
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
-BINDING_BETA = "thinking-binding-controls-2026-08-01"
-DROP_UNBOUND = {"prefix_mismatch_behavior": "drop_block"}
+COUNT_DEADLINE_SECONDS = 10.0
+"""For a count that only settles a border; the turn waits for it."""
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +47,10 @@ def preload() -> None:
 
 
 class AnthropicModel:
-    """A model behind the Messages API (`agent.ports.LanguageModel`). Retries nothing."""
+    """A model behind the Messages API (`agent.ports.LanguageModel`).
+
+    Retries nothing but a request whose thinking parameters the endpoint does not know.
+    """
 
     def __init__(
         self,
@@ -53,24 +60,23 @@ class AnthropicModel:
         clock: Clock,
         base_url: str | None = None,
         thinking: Mapping[str, Any] | None = None,
-        drop_unbound_thinking: bool = False,
+        drop_unbound_thinking: bool | None = None,
         max_concurrent_requests: int = 100,
         answer_deadline_seconds: float = 600.0,
         silence_seconds: float = 120.0,
     ) -> None:
         """Make no connection yet.
 
-        ``thinking``: the provider's own parameter; None leaves it to the model.
+        ``thinking``: the provider's own parameter; None: what the model's family needs.
         ``drop_unbound_thinking`` asks the provider to drop thinking blocks that stand behind
-        another prefix, instead of refusing the request. ``max_concurrent_requests`` stays within
-        the SDK's pool of kept connections.
+        another prefix, instead of refusing the request; None: if the family binds them.
+        ``max_concurrent_requests`` stays within the SDK's pool of kept connections.
         """
         self._name = name
         self._api_key = api_key
         self._clock = clock
         self._base_url = base_url
-        self._thinking = dict(thinking) if thinking is not None else None
-        self._drop_unbound = drop_unbound_thinking
+        self._thinking = ThinkingControls(name, thinking, drop_unbound=drop_unbound_thinking)
         self._slots = asyncio.Semaphore(max_concurrent_requests)
         self._answer_deadline_seconds = answer_deadline_seconds
         self._silence_seconds = silence_seconds
@@ -86,28 +92,36 @@ class AnthropicModel:
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
-        body = build_body(request, request.model or self._name)
+        body = self._body(request)
         if self._max_output_tokens is not None and request.model is None:
             body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
-        if not request.side_task:
-            self._add_thinking(body)
-        try:
-            async with (
-                self._request(self._answer_deadline_seconds) as client,
-                client.messages.stream(**body) as stream,
-            ):
-                return await _read(stream, _TextOut(on_text))
-        except ModelBadRequest as exc:
-            if type(exc) is ModelBadRequest:
-                rules = [str(v) for v in validate(body, continues_pause=request.continues_pause)]
-                log.warning("The provider refused a request", extra={"broken_rules": rules})
-            raise
+        bare = dict(body)
+        while True:
+            level = self._thinking.level
+            if not request.side_task:
+                self._thinking.add_to(body)
+            try:
+                return await self._stream(body, on_text)
+            except OutputLimitTooHigh as exc:
+                self._learn_output_limit(exc, request)
+                raise
+            except ModelBadRequest as exc:
+                if self._thinking.refused(exc, body, level):
+                    body = dict(bare)
+                    continue
+                if type(exc) is ModelBadRequest:
+                    rules = validate(body, continues_pause=request.continues_pause)
+                    log.warning(
+                        "The provider refused a request",
+                        extra={"broken_rules": [str(rule) for rule in rules]},
+                    )
+                raise
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        body = build_body(request, request.model or self._name)
+        body = self._body(request)
         del body["max_tokens"]
         try:
-            async with self._request(30.0) as client:
+            async with self._request(COUNT_DEADLINE_SECONDS) as client:
                 count = await client.messages.count_tokens(**body)
                 return _told(count, "input_tokens")
         except ModelError as exc:
@@ -130,17 +144,24 @@ class AnthropicModel:
         if client is not None:
             await client.close()
 
-    def _add_thinking(self, body: Body) -> None:
-        thinking = self._thinking
-        if self._drop_unbound:
-            thinking = {**(thinking or {"type": "adaptive"}), "block_binding": DROP_UNBOUND}
-            body["extra_headers"] = {"anthropic-beta": BINDING_BETA}
-        if thinking is None:
-            return
-        if thinking.get("type") == "enabled" and _open_loop_without_thinking(body):
-            body.pop("extra_headers", None)
-            return  # its thinking was stripped by a split: this turn ends without
-        body["thinking"] = thinking
+    def _body(self, request: ModelRequest) -> Body:
+        model = request.model or self._name
+        if request.cache_ttl is not None and not cache_marks(model, self._base_url).on:
+            request = replace(request, cache_ttl=None)
+        return build_body(request, model)
+
+    async def _stream(self, body: Body, on_text: Callable[[str], None] | None) -> ModelResponse:
+        async with (
+            self._request(self._answer_deadline_seconds) as client,
+            client.messages.stream(**body) as stream,
+        ):
+            return await _read(stream, _TextOut(on_text))
+
+    def _learn_output_limit(self, error: OutputLimitTooHigh, request: ModelRequest) -> None:
+        """What the model can never do is not asked for again; beside a prompt it may be less."""
+        if error.of_model and error.limit_tokens and request.model is None:
+            known = self._max_output_tokens
+            self._max_output_tokens = min(known or error.limit_tokens, error.limit_tokens)
 
     @asynccontextmanager
     async def _request(self, deadline_seconds: float) -> AsyncIterator[anthropic.AsyncAnthropic]:
@@ -258,7 +279,8 @@ def _response(message: ApiMessage) -> ModelResponse:
         if isinstance(t, dict) and t.get("type") == "thinking_dropped"
     ]
     if dropped:
-        log.info("The provider dropped thinking", extra={"blocks": len(dropped)})
+        reasons = sorted({str(t.get("reason", ""))[:40] for t in dropped})
+        log.info("The provider dropped thinking", extra={"blocks": len(dropped), "why": reasons})
     return ModelResponse(
         message=message_of([block.to_dict() for block in message.content]),
         stop_reason=str(message.stop_reason),
@@ -275,6 +297,7 @@ def _usage(message: ApiMessage) -> Usage | None:
         output_tokens=int(raw.output_tokens or 0),
         cache_read_tokens=int(raw.cache_read_input_tokens or 0),
         cache_write_tokens=int(raw.cache_creation_input_tokens or 0),
+        model=str(message.model),
     )
     # Some servers report nothing: that is no measurement of an empty prompt.
     return usage if usage.prompt_tokens > 0 else None
@@ -284,10 +307,3 @@ def _told(answer: object, name: str) -> int | None:
     """A number of tokens that the provider told; the SDK hands on whatever a server sends."""
     value = getattr(answer, name, None)
     return value if isinstance(value, int) and value > 0 else None
-
-
-def _open_loop_without_thinking(body: Body) -> bool:
-    turns = body["messages"]
-    if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":
-        return False
-    return turns[-2]["content"][0].get("type") not in THINKING_TYPES

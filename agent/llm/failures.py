@@ -212,7 +212,7 @@ def _bad_request(text: str, said: str, rid: str | None) -> ModelError:
             return OutputLimitTooHigh(said, limit_tokens=window - prompt, request_id=rid)
         return ContextOverflow(said, limit_tokens=_plausible(window), request_id=rid)
     if (found := _output_limit(text)) is not None:
-        return OutputLimitTooHigh(said, limit_tokens=found or None, request_id=rid)
+        return OutputLimitTooHigh(said, limit_tokens=found or None, of_model=True, request_id=rid)
     if _THINKING.search(text):
         return ThinkingMismatch(said, request_id=rid)
     if _IMAGE.search(text) or _BODY.search(text):

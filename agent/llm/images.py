@@ -149,6 +149,35 @@ def limit_images(contents: Sequence[list[Block]]) -> None:
                 _replace(where, block, note("too large among so many"))
 
 
+def newest_that_fit(urls: Sequence[str]) -> int | None:
+    """How many of the newest pictures to go on with; None: one request can carry them all.
+
+    Where it can not, half of the room is left free: if every further picture pushed an old one out,
+    each request would begin with other bytes than the one before.
+
+    Args:
+        urls: Of all pictures, in order.
+    """
+    chars = [len(url) if url.startswith("data:") else 0 for url in urls]
+    keep = len(urls)
+    if sum(chars) > MAX_ALL_IMAGES_CHARS:
+        room, keep = MAX_ALL_IMAGES_CHARS // 2, 0
+        for size in reversed(chars):
+            room -= size
+            if room < 0:
+                break
+            keep += 1
+    if keep > MANY_IMAGES and any(_large_among_many(url) for url in urls[-keep:]):
+        keep = MANY_IMAGES // 2
+    return None if keep == len(urls) else max(1, keep)
+
+
+def _large_among_many(url: str) -> bool:
+    head = _DATA_URI.match(url[:200])
+    found = pixel_size(url[head.end() :]) if head else None
+    return found is not None and max(found[1:]) > MANY_MAX_SIDE_PIXELS
+
+
 def _replace(where: list[Block], old: Block, new: Block) -> None:
     for i, block in enumerate(where):
         if block is old:

@@ -588,7 +588,10 @@ async def test_images_go_oldest_first_when_the_request_is_too_large(rig: Rig) ->
         ["text", "text", "text"],
     ]
     assert IMAGE_LEFT_OUT in str(model.bodies[1])
-    assert (await rig.rows())[0].message["content"] == parts
+    first = (await rig.rows())[0]
+    assert first.message["content"] == parts
+    # For good: what was sent without them is never sent with them again.
+    assert [p["type"] for p in first.wire_content or ()] == ["text", "text", "text"]
     model.verify()
 
 

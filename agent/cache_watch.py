@@ -1,0 +1,152 @@
+"""Owns why a prompt was not read from the provider's cache: the last request against this one."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agent.messages import Message
+from agent.ports import Clock, ModelRequest, Usage
+from agent.prompt_caching import TTL_SECONDS, min_cacheable_tokens
+from agent.sessions import Session
+
+log = logging.getLogger(__name__)
+
+MAX_CONVERSATIONS = 512
+HIT_RATIO = 0.9
+"""So much of what the last request left in the cache has to be read for a hit."""
+
+CacheMiss = Literal[
+    "", "first", "model", "system", "tools", "revision", "messages", "expired", "short", "provider"
+]
+"""Why the prefix was not read. ``""``: it was. ``first``: nothing is known of an earlier request (a
+new conversation, or a restart). ``revision``: a compression or a rewrite. ``messages``: the list
+changed within a revision, which is a bug of ours. ``expired``: idle for longer than the entry
+lives. ``short``: below the provider's minimum. ``provider``: no cause of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """A request, as far as it decides what the cache finds. Of fixed size, whatever the length."""
+
+    session_id: str
+    revision: int
+    model: str
+    """Who answered: a fallback has a cache of its own."""
+    system: int
+    tools: int
+    messages: int
+    """How many there were."""
+    chain: int
+    """A hash over all of them, in order."""
+    ttl_seconds: float
+    sent_at: float
+    """By the monotonic clock."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """What the provider held of it afterwards."""
+
+
+def fingerprint(request: ModelRequest, session: Session, model: str, now: float) -> Fingerprint:
+    """What is remembered of a request. Hashes hold for the life of this process only."""
+    return Fingerprint(
+        session_id=session.id,
+        revision=session.revision,
+        model=model,
+        system=hash(request.system),
+        tools=hash(tuple((t.name, t.description, _frozen(t.parameters)) for t in request.tools)),
+        messages=len(request.messages),
+        chain=_chain(request.messages),
+        ttl_seconds=TTL_SECONDS[request.cache_ttl or "5m"],
+        sent_at=now,
+    )
+
+
+def miss_cause(
+    last: Fingerprint | None, now: Fingerprint, messages: Sequence[Message], usage: Usage
+) -> CacheMiss:
+    """Why the prefix that ``last`` left in the cache was not read by ``now``.
+
+    Args:
+        last: The request before, in this conversation; None: unknown.
+        now: This request.
+        messages: Its messages, of which the older ones are compared.
+        usage: What its answer took.
+    """
+    if last is None:
+        return "" if usage.cache_read_tokens else "first"
+    if usage.cache_read_tokens and usage.cache_read_tokens >= HIT_RATIO * last.cached_tokens:
+        return ""
+    if now.model != last.model:
+        return "model"
+    if now.system != last.system:
+        return "system"
+    if now.tools != last.tools:
+        return "tools"
+    if (now.session_id, now.revision) != (last.session_id, last.revision):
+        return "revision"
+    if now.messages < last.messages or _chain(messages[: last.messages]) != last.chain:
+        return "messages"
+    if now.sent_at - last.sent_at >= last.ttl_seconds:
+        return "expired"
+    if last.prompt_tokens < min_cacheable_tokens(last.model):
+        return "short"
+    return "provider"
+
+
+class CacheWatch:
+    """Remembers the last request of each conversation that was busy lately."""
+
+    def __init__(self, clock: Clock, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
+        self._clock = clock
+        self._max = max_conversations
+        self._last: OrderedDict[str, Fingerprint] = OrderedDict()
+
+    def began(self) -> float:
+        """When a request goes out: an entry's life is counted from there."""
+        return self._clock.monotonic()
+
+    def answered(
+        self, request: ModelRequest, session: Session, usage: Usage, began: float
+    ) -> CacheMiss:
+        """Take in an answer; why its prompt was not read from the cache."""
+        if request.cache_ttl is None:
+            return ""
+        now = fingerprint(request, session, usage.model, began)
+        last = self._last.get(session.conversation_id)
+        cause = miss_cause(last, now, request.messages, usage)
+        if cause == "messages":
+            log.warning(
+                "the list of messages changed within a revision",
+                extra={"session_id": session.id, "revision": session.revision},
+            )
+        elif cause == "provider":
+            log.info("prompt cache missed without a known cause", extra={"session_id": session.id})
+        self._last[session.conversation_id] = replace(
+            now,
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
+        )
+        self._last.move_to_end(session.conversation_id)
+        while len(self._last) > self._max:
+            self._last.popitem(last=False)
+        return cause
+
+
+def _chain(messages: Sequence[Message]) -> int:
+    chain = 0
+    for message in messages:
+        chain = hash((chain, _frozen(message)))
+    return chain
+
+
+def _frozen(value: Any) -> Any:
+    """The value as something that can be hashed; strings keep their own hash, which is cached."""
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value
