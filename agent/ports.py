@@ -189,6 +189,8 @@ class ToolContext:
     turn_id: str
     user_row_id: int = 0
     """The message that this turn answers; 0: unknown. Looking back means: before this one."""
+    for_person: bool = True
+    """Somebody waits for the answer and will think about it; False: a job's turn."""
 
 
 @dataclass(frozen=True, slots=True)

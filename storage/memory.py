@@ -655,10 +655,6 @@ class MemoryStore:
         ]
         return found[: max(0, limit)]
 
-    async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
-        found = sorted(i for i in self._segments if i.startswith(beginning))
-        return found[: max(0, limit)]
-
     async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
         return [self._info(self._segments[i]) for i in session_ids if i in self._segments]
 

@@ -918,19 +918,6 @@ class ArchiveContract:
         assert (info.end_reason, asked[1].link) == ("compression", "continuation")
         assert await store.all_rows("s_none") == []
 
-    async def test_ids_by_their_beginning(self, store: Store) -> None:
-        made = sorted(
-            [(await store.start_conversation(f"k{n}", OWNER, PREFIX)).id for n in range(12)]
-        )
-        one = made[3]
-        assert await store.session_ids("", limit=99) == made
-        assert await store.session_ids("", limit=3) == made[:3]
-        assert await store.session_ids("", limit=-1) == []
-        assert await store.session_ids(one) == [i for i in made if i.startswith(one)]
-        assert await store.session_ids(one[:-1]) == [i for i in made if i.startswith(one[:-1])][:10]
-        for nothing in (f"{one}x", one.upper(), "%", "_", "s%", "\x00", "' OR 1=1 --", "ü"):
-            assert await store.session_ids(nothing) == []
-
 
 class TextContract:
     @pytest.mark.parametrize(
