@@ -139,7 +139,7 @@ async def test_listings_while_the_daemon_runs(world: World) -> None:
     }
     assert {hit["message_id"] for hit in found} <= originals
     shown = await run_command(world.home, "sessions", "show", chain[-1], "--json")
-    rows = json.loads(shown.stdout)
+    rows = json.loads(shown.stdout)["messages"]
     assert [r["id"] for r in rows] == [r["id"] for r in world.database().active(chain[-1])]
     unknown = await run_command(world.home, "lineage", "ses_unknown")
     assert unknown.returncode == 1
