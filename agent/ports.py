@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from agent.lineages import UsageTotals
+from agent.lineages import Lineages, UsageTotals
 from agent.mail import (
     Cursor,
     InboxItem,
@@ -544,7 +544,11 @@ class Mailbox(Protocol):
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:
-        """Mark as answered and owe these answers: for whatever needs no turn."""
+        """Mark as answered and owe these answers: for whatever needs no turn.
+
+        Nothing is owed, and nothing given back, if all of these rows were answered before: so that
+        a call whose outcome is unknown can be repeated.
+        """
         ...
 
     async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
@@ -653,7 +657,7 @@ class Archive(Protocol):
         ...
 
 
-class Store(SessionStore, Mailbox, Archive, Protocol):
+class Store(SessionStore, Mailbox, Archive, Lineages, Protocol):
     """All of it, with its life."""
 
     async def identity(self) -> str:

@@ -6,21 +6,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.errors import StoreError, StoreUnavailable
+from agent.errors import StoreUnavailable
 from agent.mail import InboxItem, OutboxDraft
-from agent.ports import Clock, Mailbox
+from agent.ports import Clock
 from agent.sessions import InterruptedTurn
 from gateway import texts
 from gateway.commands import registry
-from gateway.commands.contract import Answer, AskAgain, Call, CommandHost, Settled
+from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
 from gateway.delivery.outbox import Delivery
 from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
 from gateway.intake.intake import PlatformPolicy
 from gateway.intake.records import COMMAND, is_shared, message_of
 from gateway.lanes import Job, Lanes
-from gateway.storing import GaveUp, until_stored
-from gateway.tasks import Completed, StopReason, StopSignal, TaskOwner, run_stoppable
+from gateway.settling import Settling
+from gateway.tasks import (
+    Completed,
+    Stopped,
+    StopReason,
+    StopSignal,
+    TaskOwner,
+    run_stoppable,
+)
 from gateway.turns import TurnRunner
 
 log = logging.getLogger(__name__)
@@ -36,7 +43,7 @@ class Dispatch:
         *,
         lanes: Lanes,
         turns: TurnRunner,
-        mailbox: Mailbox,
+        settling: Settling,
         delivery: Delivery,
         host: CommandHost,
         policies: Mapping[str, PlatformPolicy],
@@ -44,7 +51,7 @@ class Dispatch:
     ) -> None:
         self._lanes = lanes
         self._turns = turns
-        self._mailbox = mailbox
+        self._settling = settling
         self._delivery = delivery
         self._host = host
         self._policies = policies
@@ -126,32 +133,10 @@ class Dispatch:
             case Settled(owed):
                 self._delivery.hand_over(owed)
             case str():
-                await self._owe(item, stop, answer)
+                draft = OutboxDraft(item.record.address, answer, "command")
+                await self._settling.answer(item, draft, stop)
             case None:
                 return  # the row stays new: the command runs again at the next start
-
-    async def _owe(self, item: InboxItem, stop: StopSignal, text: str) -> None:
-        draft = OutboxDraft(item.record.address, text, "command")
-        try:
-            owed = await until_stored(
-                lambda: self._mailbox.answer_inbox([item.id], [draft]),
-                self._clock,
-                stop,
-                only_shutdown=True,
-            )
-        except GaveUp:
-            return  # as above
-        if owed:
-            self._delivery.hand_over(owed)
-        else:
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        """The row was answered in a commit whose outcome nobody learned: look what is owed."""
-        try:
-            await self._delivery.refresh()
-        except StoreError:
-            log.warning("owed answers not read; they go out at the next start", exc_info=True)
 
     async def _answer(
         self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
@@ -170,16 +155,10 @@ class Dispatch:
             return texts.ADMIN_ONLY
         call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)
         try:
-            outcome = await run_stoppable(
-                lambda: _as_coroutine(command.run(self._host, call)),
-                stop,
-                self._clock,
-                name=f"/{command.name}",
-                grace_seconds=STOP_GRACE_SECONDS,
-            )
+            outcome = await self._run(command, call, stop)
         except StoreUnavailable:
             log.warning("command found no store", extra={"command": command.name}, exc_info=True)
-            return texts.COMMAND_FAILED
+            return texts.COMMAND_FAILED if command.place == "at once" else texts.COMMAND_IN_DOUBT
         except Exception:  # the supervised border of a command: the user is told
             log.exception("command failed", extra={"command": command.name})
             return texts.COMMAND_FAILED
@@ -187,6 +166,19 @@ class Dispatch:
         if isinstance(outcome, Completed):
             return outcome.value
         return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
+
+    async def _run(
+        self, command: Command, call: Call, stop: StopSignal
+    ) -> Completed[Answer] | Stopped:
+        if not command.stoppable:
+            return Completed(await command.run(self._host, call))
+        return await run_stoppable(
+            lambda: _as_coroutine(command.run(self._host, call)),
+            stop,
+            self._clock,
+            name=f"/{command.name}",
+            grace_seconds=STOP_GRACE_SECONDS,
+        )
 
 
 async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:

@@ -81,8 +81,9 @@ async def maybe_compress_session(
     """Compress a session that is about to outgrow the window, before its turn reaches the agent.
 
     The result is stored: it is paid for once. Success is silent. An abort changes nothing, and
-    ``notify`` gets its reason once. Cool-downs of the provider count, the anti-thrash block does
-    not. Any engine will do; nothing but the session's own conversation waits.
+    ``notify`` gets its reason once. Cool-downs of the provider count; the anti-thrash block only
+    where there are many messages, but room in the window. Any engine will do; nothing but the
+    session's own conversation waits.
 
     Args:
         session: As loaded for this turn.
@@ -98,15 +99,16 @@ async def maybe_compress_session(
     own = compactor or SessionCompactor(engine, store, clock, ids or RandomIds(), settings)
     size = own.measure(session)
     limit = own.hygiene_tokens
+    nearly_full = limit > 0 and size.reaches(limit)
     found = should_compress_session(
         len(session.rows),
-        limit > 0 and size.reaches(limit),
+        nearly_full,
         enabled=own.enabled,
         message_limit=message_limit,
     )
     if not found.fires:
         return _unchanged("not_needed", session, size.tokens, found.reason)
-    if blocked := own.blocked_for_hygiene(session):
+    if blocked := own.blocked_for_hygiene(session, ignore_block=nearly_full):
         return _unchanged("aborted", session, size.tokens, blocked)
     log.info(
         "session hygiene fires",

@@ -22,6 +22,10 @@ UNRENDERABLE = (
     "Please ask me to repeat it in plain words."
 )
 COMMAND_FAILED = "That command failed; the log has the details. Please try it again."
+COMMAND_IN_DOUBT = (
+    "My storage failed in the middle of that command, so I do not know whether it happened. "
+    "/lineage and /sessions show how things are; then please try again."
+)
 TURN_FAILED = (
     "Something went wrong on my side, and the log has the details. Your message is kept; "
     "please try again."
@@ -37,6 +41,10 @@ NOT_TAKEN_YET = (
 STORE_TROUBLE_IN_TURN = (
     "My storage failed in the middle of this, so I have no answer. Your message is kept; "
     "please ask again."
+)
+CONVERSATION_MOVED = (
+    "This conversation ended or went on elsewhere while I worked on this, so I have no answer. "
+    "Your message is kept; please ask again, or look with /sessions."
 )
 TOO_OLD_TO_RESUME = (
     "I was interrupted while I worked on this, and that is more than an hour ago, so I have not "

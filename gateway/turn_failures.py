@@ -13,6 +13,7 @@ from agent.errors import (
     ModelRateLimited,
     ModelUnavailable,
     RequestTooLarge,
+    SessionEnded,
     StoreError,
 )
 from gateway import texts
@@ -41,6 +42,8 @@ def words_for(error: BaseException) -> str:
             return texts.with_wait(texts.UNREACHABLE, error.retry_after_seconds)
         case ModelError():
             return texts.TURN_FAILED
+        case SessionEnded():
+            return texts.CONVERSATION_MOVED
         case StoreError():
             return texts.STORE_TROUBLE_IN_TURN
         case _:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
-from agent.messages import without_thinking
-from agent.ports import Clock, Compactor, Mailbox, SessionStore, ToolContext, TurnObserver, Usage
+from agent.ports import Clock, Compactor, Mailbox, SessionStore, ToolContext, TurnObserver
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -30,14 +28,12 @@ from gateway.intake.records import is_shared
 from gateway.intake.wording import user_draft
 from gateway.logs import about
 from gateway.refreeze import Refreezer
+from gateway.settling import MAX_ADOPTIONS, Ending, Settling, report
 from gateway.storing import GaveUp, until_stored
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
 from gateway.turn_failures import words_for
 
 log = logging.getLogger(__name__)
-
-MAX_ADOPTIONS = 3
-"""How often one turn follows a tip that somebody else moved."""
 
 
 class AgentLoop(Protocol):
@@ -93,17 +89,6 @@ class _Observer:
             self.notices.append(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """How a turn is over, and what is owed for it."""
-
-    outcome: TurnOutcome
-    session_id: str
-    text: str | None
-    result: TurnResult | None = None
-    error: str = ""
-
-
 class TurnRunner:
     """Runs turns, one per call; whoever calls sees to it that a conversation has one at a time."""
 
@@ -131,6 +116,7 @@ class TurnRunner:
         self._refreeze = Refreezer(sessions, prefix_for)
         self._delivery = delivery
         self._clock = clock
+        self._settling = Settling(sessions, mailbox, delivery, clock)
         self._settings = settings or TurnSettings()
 
     async def run(self, item: InboxItem, stop: StopSignal) -> None:
@@ -159,25 +145,19 @@ class TurnRunner:
             )
         except GaveUp as gave_up:
             if gave_up.reason is StopReason.USER:
-                await self._owe(lambda: self._stop_unbegun(begin), stop)
+                await self._settling.owe(lambda: self._stop_unbegun(item, begin), stop)
             return
         except StaleTurn:
             log.info("message was answered before", extra={"inbox_id": item.id})
             if if_stale is not None:  # or else it is another turn that is in the way
-                await self._answer(
-                    item, stop, OutboxDraft(item.record.address, if_stale, "command")
-                )
+                await self._answer(item, if_stale, "command", stop)
             return
         except Exception as error:  # the supervised border: nobody is left without a word
             log.exception("turn could not begin", extra={"inbox_id": item.id})
-            await self._answer(
-                item, stop, OutboxDraft(item.record.address, words_for(error), "notice")
-            )
+            await self._answer(item, words_for(error), "notice", stop)
             return
         if ticket is None:
-            await self._answer(
-                item, stop, OutboxDraft(item.record.address, NOTHING_TO_RETRY, "command")
-            )
+            await self._answer(item, NOTHING_TO_RETRY, "command", stop)
             return
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             await self._carry(
@@ -220,17 +200,17 @@ class TurnRunner:
             async with self._delivery.typing(item.record.address):
                 ending = await self._work_until_stopped(ticket, item, stop, load, observer)
             if ending is None:
-                await finish(self._interrupt(ticket, item, observer))
+                await finish(self._settling.interrupt(ticket, item, observer.notices))
                 return
-            await finish(self._end(ticket, item, stop, ending, observer))
+            await finish(self._settling.end(ticket, item, ending, observer.notices, stop))
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
             log.warning("turn was over already")
-            await self._refresh()
+            await self._settling.refresh()
             return
         except GaveUp:
             return  # it stays a running turn, and is resumed at the next start
-        _report(ending, self._clock.monotonic() - started)
+        report(ending, self._clock.monotonic() - started)
 
     async def _work_until_stopped(
         self,
@@ -239,7 +219,7 @@ class TurnRunner:
         stop: StopSignal,
         load: Callable[[], Awaitable[LoadedSession]],
         observer: _Observer,
-    ) -> _Ending | None:
+    ) -> Ending | None:
         """How the turn ends; None: it does not, the daemon goes down."""
         try:
             outcome = await run_stoppable(
@@ -253,21 +233,17 @@ class TurnRunner:
             raise
         except (ModelError, StoreError) as error:
             log.warning("turn failed", extra={"error": type(error).__name__}, exc_info=error)
-            return _Ending(
-                "failed", ticket.session_id, words_for(error), error=type(error).__name__
-            )
+            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
         except Exception as error:  # the supervised border: the lane goes on, the user is told
             log.exception("turn crashed")
-            return _Ending(
-                "failed", ticket.session_id, words_for(error), error=type(error).__name__
-            )
+            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
         if isinstance(outcome, Completed):
             result = outcome.value
             text = result.text if result.text.strip() else texts.NOTHING_SAID
-            return _Ending("done", result.session_id, text, result)
+            return Ending("done", result.session_id, text, result)
         if outcome.reason is StopReason.SHUTDOWN:
             return None
-        return _Ending("stopped", ticket.session_id, None)
+        return Ending("stopped", ticket.session_id, None)
 
     async def _work(
         self,
@@ -276,7 +252,10 @@ class TurnRunner:
         load: Callable[[], Awaitable[LoadedSession]],
         observer: _Observer,
     ) -> TurnResult:
-        loaded = await self._refreeze(await load(), ticket)
+        loaded = await load()
+        if loaded.session.ended_at is not None:
+            raise SessionEnded(loaded.session.id)  # on purpose: it is not begun anew by itself
+        loaded = await self._refreeze(loaded, ticket)
         compactor = self._compactors.get(ticket.conversation_id)
         context = self._context(ticket, item)
         for _ in range(MAX_ADOPTIONS):
@@ -293,87 +272,21 @@ class TurnRunner:
             ticket, loaded, compactor=compactor, context=context, observer=observer
         )
 
-    # its end
-
-    async def _interrupt(self, ticket: TurnTicket, item: InboxItem, observer: _Observer) -> None:
-        await self._sessions.interrupt_turn(ticket)
-        for notice in observer.notices:
-            draft = OutboxDraft(item.record.address, notice, "notice")
-            self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
-        log.info("turn interrupted")
-
-    async def _end(
-        self,
-        ticket: TurnTicket,
-        item: InboxItem,
-        stop: StopSignal,
-        ending: _Ending,
-        observer: _Observer,
-    ) -> None:
-        address = item.record.address
-        outbox: list[OutboxDraft] = []
-        if ending.text is not None:
-            kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"
-            outbox.append(OutboxDraft(address, ending.text, kind))
-        outbox.extend(OutboxDraft(address, notice, "notice") for notice in observer.notices)
-        session_id = ending.session_id
-        final = ending.result.final if ending.result else None
-        usage = ending.result.usage if ending.result else None
-        for _ in range(MAX_ADOPTIONS + 1):
-            store_it = partial(
-                self._sessions.finish_turn,
-                ticket,
-                session_id,
-                ending.outcome,
-                final=final,
-                anchor_usage=usage,
-                outbox=outbox,
-            )
-            try:
-                items = await until_stored(store_it, self._clock, stop, only_shutdown=True)
-            except SessionEnded:
-                # Somebody split behind the last model call: the answer belongs to the child, where
-                # its thinking stands behind another prefix and its usage measures another list.
-                session_id, usage = (await self._sessions.tip(session_id)).id, None
-                if final is not None:
-                    final = replace(final, message=without_thinking(final.message))
-                continue
-            self._delivery.hand_over(items)
-            return
-        raise SessionEnded(f"the tip of {ticket.conversation_id} would not stand still")
-
-    async def _answer(self, item: InboxItem, stop: StopSignal, draft: OutboxDraft) -> None:
-        """Answer a row that begins no turn; one that was answered before stays as it is."""
-        await self._owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
-
-    async def _owe(
-        self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
-    ) -> None:
-        try:
-            self._delivery.hand_over(
-                await until_stored(call, self._clock, stop, only_shutdown=True)
-            )
-        except GaveUp:
-            return
-
     async def _stop_unbegun(
-        self, begin: Callable[[], Awaitable[TurnTicket | None]]
+        self, item: InboxItem, begin: Callable[[], Awaitable[TurnTicket | None]]
     ) -> Sequence[OutboxItem]:
         """End a turn of which nobody knows whether it has begun: so that it is not resumed."""
         try:
             ticket = await begin()
-            if ticket is None:
-                return ()
-            return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
+            if ticket is not None:
+                return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
         except StaleTurn:
-            return ()
+            log.info("there was no turn to stop", extra={"inbox_id": item.id})
+        return await self._mailbox.answer_inbox([item.id])
 
-    async def _refresh(self) -> None:
-        """The turn may have ended in a commit whose outcome nobody learned: look what it owes."""
-        try:
-            await self._delivery.refresh()
-        except StoreError:
-            log.warning("owed answers not read; they go out at the next start", exc_info=True)
+    async def _answer(self, item: InboxItem, text: str, kind: OutboxKind, stop: StopSignal) -> None:
+        """Answer a row that begins no turn."""
+        await self._settling.answer(item, OutboxDraft(item.record.address, text, kind), stop)
 
     async def _say_unstored(self, item: InboxItem) -> None:
         await self._delivery.say_unstored(item.record.address, texts.STORE_TROUBLE, item.id)
@@ -405,24 +318,3 @@ class TurnRunner:
             turn_id=ticket.turn_id,
             user_row_id=ticket.user_row_id,
         )
-
-
-def _report(ending: _Ending, seconds: float) -> None:
-    result = ending.result
-    total = result.total if result else Usage()
-    log.info(
-        "turn",
-        extra={
-            "session_id": ending.session_id,
-            "outcome": ending.outcome,
-            "error": ending.error,
-            "seconds": round(seconds, 3),
-            "model_calls": result.model_calls if result else 0,
-            "tool_calls": result.tool_calls if result else 0,
-            "compactions": result.compactions if result else 0,
-            "prompt_tokens": total.prompt_tokens,
-            "cache_read_tokens": total.cache_read_tokens,
-            "output_tokens": total.output_tokens,
-            "reply_chars": len(ending.text or ""),
-        },
-    )

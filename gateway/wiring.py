@@ -54,6 +54,7 @@ from gateway.platforms.contract import Platform
 from gateway.recovery import Recovery
 from gateway.sdnotify import ServiceManager
 from gateway.self_report import SelfReport
+from gateway.settling import Settling
 from gateway.supervisor import Supervisor
 from gateway.turns import TurnRunner
 from gateway.windows import WindowBook
@@ -207,7 +208,7 @@ def assemble(
     dispatch = Dispatch(
         lanes=lanes,
         turns=turns,
-        mailbox=store,
+        settling=Settling(store, store, delivery, clock),
         delivery=delivery,
         host=CommandHost(
             store, store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy

@@ -107,6 +107,8 @@ class Command:
     place: Place = "at once"
     admin_if_shared: bool = False
     usage: str = ""
+    stoppable: bool = True
+    """False: done in a moment, and half done it could not be told from done."""
 
 
 async def tip(host: CommandHost, call: Call) -> LoadedSession | None:

@@ -24,6 +24,8 @@ async def title(host: CommandHost, call: Call) -> str:
     conversation = await host.sessions.conversation_for_key(call.key)
     if conversation is None:
         return texts.NO_CONVERSATION
+    if call.argument and call.shared and not call.admin:
+        return texts.ADMIN_ONLY  # looking is for everybody
     if call.argument:
         session = await host.lineages.set_title(conversation.id, call.argument)
         if session.title is None:
@@ -93,7 +95,7 @@ async def _within_reach(host: CommandHost, call: Call) -> Sequence[ConversationI
         info
         for info in infos
         if owner in (None, info.owner)
-        and (info.message_count > 0 or (here is not None and info.id == here.id))
+        and (info.opening or info.message_count or (here is not None and info.id == here.id))
     ]
 
 

@@ -35,10 +35,6 @@ BUSY_ELSEWHERE = (
     "am done, then /resume it here."
 )
 RESUME_HINT = "/resume and its number or name leads to one of them."
-MAY_HAVE_HAPPENED = (
-    "My storage failed in the middle of that, so I do not know whether it happened. /lineage and "
-    "/sessions show how things are."
-)
 
 
 def shown(text: str, chars: int = SHOWN_CHARS) -> str:
@@ -126,7 +122,13 @@ def listing(infos: Sequence[ConversationInfo], here: str | None, now: float, mor
 def _entry(number: int, info: ConversationInfo, here: str | None, now: float) -> str:
     when = ago(now - (info.last_message_at or info.started_at))
     mark = " ← here" if info.id == here else ""
-    return f"{number}. {name_of(info)}: {counted(info.message_count, 'message')}, {when}{mark}"
+    return f"{number}. {name_of(info)}: {_size(info)}, {when}{mark}"
+
+
+def _size(info: ConversationInfo) -> str:
+    if info.opening and not info.message_count:
+        return "a copy so far"
+    return counted(info.message_count, "message")
 
 
 def found_nothing(words: str) -> str:
@@ -142,7 +144,7 @@ def ambiguous(words: str, entries: str) -> str:
 def resumed(info: ConversationInfo, now: float, *, moved: bool) -> str:
     """Where one is now."""
     when = ago(now - (info.last_message_at or info.started_at))
-    text = f"Back in {name_of(info)}: {counted(info.message_count, 'message')}, the last {when}."
+    text = f"Back in {name_of(info)}: {_size(info)}, the last {when}."
     if moved:
         text += " It was open in another chat; a message there begins a new conversation."
     return f"{text} Just write on."

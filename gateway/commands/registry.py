@@ -30,12 +30,14 @@ def _changing(
     run: Callable[[CommandHost, Call], Awaitable[Answer]],
     group: Group,
     usage: str = "",
+    *,
+    stoppable: bool = False,
 ) -> Command:
     """One that changes what a conversation holds or where its place leads.
 
     It waits for what is running, and where several people talk it takes an admin.
     """
-    return Command(name, help_, run, group, "in order", admin_if_shared=True, usage=usage)
+    return Command(name, help_, run, group, "in order", True, usage, stoppable)
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -49,11 +51,11 @@ COMMANDS: Mapping[str, Command] = {
         Command("context", "what fills the model's window, and what comes next",
                 context.context, "This conversation"),
         _changing("compress", "shorten the conversation now, with a topic to keep in detail",
-                  context.compress, "This conversation", "[focus]"),
+                  context.compress, "This conversation", "[focus]", stoppable=True),
         Command("lineage", "the sessions behind this conversation", lineage.lineage,
                 "This conversation"),
-        _changing("title", "show or set its name", conversations.title, "This conversation",
-                  "[name]"),
+        Command("title", "show or set its name", conversations.title, "This conversation",
+                "in order", usage="[name]", stoppable=False),
         _changing("undo", "take back your last message and all that came of it",
                   going_back.undo, "Going back", "[number]"),
         _changing("uncompress", "bring back what the last compression condensed",

@@ -29,6 +29,7 @@ from gateway.intake.access import AccessRules
 from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
 from gateway.lanes import Lanes
 from gateway.recovery import Recovery
+from gateway.settling import Settling
 from gateway.turns import TurnRunner
 from storage.memory import MemoryStore
 from tests.fakes.clock import SequentialIds
@@ -212,7 +213,7 @@ class Rig:
         self.dispatch = Dispatch(
             lanes=self.lanes,
             turns=self.turns,
-            mailbox=self.store,
+            settling=Settling(self.store, self.store, self.delivery, self.clock),
             delivery=self.delivery,
             host=CommandHost(
                 sessions=self.store,

@@ -132,7 +132,7 @@ async def test_a_hold_belongs_to_the_window_it_was_made_for(
     rig = Rig(clock, store=store)
     rig.prefix = BEFORE
     await say(rig, "one")
-    state = CompressionState(count=3, hold_tokens=777, previous_summary="so far")
+    state = CompressionState(count=3, hold_tokens=777, told_reason="so far")
     await store.set_compression((await chain(rig))[0].id, state)
     rig.prefix = CHANGES[what]
     await say(rig, "two")

@@ -1,0 +1,150 @@
+"""Owns how rows and turns are settled: stored with what is owed for them, then handed over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agent.errors import SessionEnded, StoreError
+from agent.loop import TurnResult
+from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.messages import without_thinking
+from agent.ports import Clock, Mailbox, SessionStore, Usage
+from agent.sessions import TurnOutcome, TurnTicket
+from gateway.delivery.outbox import Delivery
+from gateway.storing import GaveUp, until_stored
+from gateway.tasks import StopSignal
+
+log = logging.getLogger(__name__)
+
+MAX_ADOPTIONS = 3
+"""How often one turn follows a tip that somebody else moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a turn is over, and what is owed for it."""
+
+    outcome: TurnOutcome
+    session_id: str
+    text: str | None
+    result: TurnResult | None = None
+    error: str = ""
+
+
+class Settling:
+    """Writes down what came of rows and turns; patient with the store, and never twice."""
+
+    def __init__(
+        self, sessions: SessionStore, mailbox: Mailbox, delivery: Delivery, clock: Clock
+    ) -> None:
+        self._sessions = sessions
+        self._mailbox = mailbox
+        self._delivery = delivery
+        self._clock = clock
+
+    async def answer(self, item: InboxItem, draft: OutboxDraft, stop: StopSignal) -> None:
+        """Answer a row that begins no turn; one that was answered before stays as it is."""
+        await self.owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
+
+    async def owe(
+        self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
+    ) -> None:
+        """Store something and hand over what it owes; given up only when the daemon goes down."""
+        try:
+            owed = await until_stored(call, self._clock, stop, only_shutdown=True)
+        except GaveUp:
+            return  # the row stays as it is, and is taken up at the next start
+        if owed:
+            self._delivery.hand_over(owed)
+        else:
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """A commit whose outcome nobody learned may have settled it: look what is owed."""
+        try:
+            await self._delivery.refresh()
+        except StoreError:
+            log.warning("owed answers not read; they go out at the next start", exc_info=True)
+
+    async def interrupt(self, ticket: TurnTicket, item: InboxItem, notices: Sequence[str]) -> None:
+        """Leave a turn to the next start; what its user should know is told now."""
+        await self._sessions.interrupt_turn(ticket)
+        for notice in notices:
+            draft = OutboxDraft(item.record.address, notice, "notice")
+            self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
+        log.info("turn interrupted")
+
+    async def end(
+        self,
+        ticket: TurnTicket,
+        item: InboxItem,
+        ending: Ending,
+        notices: Sequence[str],
+        stop: StopSignal,
+    ) -> None:
+        """The second atomic step of a turn.
+
+        Raises:
+            StaleTurn: the turn is over; nothing was written.
+            GaveUp: the daemon goes down first.
+            SessionEnded: the tip would not stand still.
+        """
+        address = item.record.address
+        outbox: list[OutboxDraft] = []
+        if ending.text is not None:
+            kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"
+            outbox.append(OutboxDraft(address, ending.text, kind))
+        outbox.extend(OutboxDraft(address, notice, "notice") for notice in notices)
+        session_id = ending.session_id
+        final = ending.result.final if ending.result else None
+        usage = ending.result.usage if ending.result else None
+        for _ in range(MAX_ADOPTIONS + 1):
+            store_it = partial(
+                self._sessions.finish_turn,
+                ticket,
+                session_id,
+                ending.outcome,
+                final=final,
+                anchor_usage=usage,
+                outbox=outbox,
+            )
+            try:
+                items = await until_stored(store_it, self._clock, stop, only_shutdown=True)
+            except SessionEnded:
+                # Somebody split behind the last model call: the answer belongs to the child, where
+                # its thinking stands behind another prefix and its usage measures another list.
+                tip = await self._sessions.tip(session_id)
+                session_id, usage = tip.id, None
+                if tip.ended_at is not None:
+                    final = None  # the conversation was ended on purpose: it is said, not kept
+                elif final is not None:
+                    final = replace(final, message=without_thinking(final.message))
+                continue
+            self._delivery.hand_over(items)
+            return
+        raise SessionEnded(f"the tip of {ticket.conversation_id} would not stand still")
+
+
+def report(ending: Ending, seconds: float) -> None:
+    """The one line of a turn."""
+    result = ending.result
+    total = result.total if result else Usage()
+    log.info(
+        "turn",
+        extra={
+            "session_id": ending.session_id,
+            "outcome": ending.outcome,
+            "error": ending.error,
+            "seconds": round(seconds, 3),
+            "model_calls": result.model_calls if result else 0,
+            "tool_calls": result.tool_calls if result else 0,
+            "compactions": result.compactions if result else 0,
+            "prompt_tokens": total.prompt_tokens,
+            "cache_read_tokens": total.cache_read_tokens,
+            "output_tokens": total.output_tokens,
+            "reply_chars": len(ending.text or ""),
+        },
+    )
