@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agent.clock import SystemClock
+from agent.compaction.failures import FailureKind, classify, describe
 from agent.compaction.fallback import deterministic_body
 from agent.compaction.phases import (
     Attempt,
@@ -19,23 +20,28 @@ from agent.compaction.phases import (
     shrunk_only,
 )
 from agent.compaction.policy import (
-    FailureKind,
     after_compression,
     after_failure,
     after_nothing,
     after_usage,
-    classify,
+    after_waste,
     cooldown_left,
-    describe,
     verdict,
 )
 from agent.compaction.prune import calls_by_id, stand_in
-from agent.compaction.summariser import AuxiliarySideModel, Summariser, Summary
+from agent.compaction.spending import Spending
+from agent.compaction.summariser import AuxiliarySideModel, Summariser, Summary, SummaryModel
 from agent.compaction.summary import Readable, SummaryMaterial, SummaryRejected, readable
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.errors import ModelError, ModelUnavailable
 from agent.messages import Message, text_of
-from agent.model_metadata import TriggerRules, Triggers, resolve_window, triggers_for
+from agent.model_metadata import (
+    Measurement,
+    TriggerRules,
+    Triggers,
+    resolve_window,
+    triggers_for,
+)
 from agent.ports import Clock, SideModel
 from agent.sessions import CompressionState
 
@@ -53,6 +59,8 @@ class LastAttempt:
     """In words that a user may read."""
     failure: FailureKind | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
+    cost: dict[str, Any] = field(default_factory=dict)
+    """What the summary calls took, useful or not; empty: there were none."""
 
 
 class ContextCompressor(ContextEngine):
@@ -104,7 +112,8 @@ class ContextCompressor(ContextEngine):
             side_model: Who makes the summaries; None: `agent.auxiliary_client.call_llm`.
             clock: Time.
             rules: The configured rules.
-            summary_window_tokens: Window of the summary model; None: the conversation's.
+            summary_window_tokens: Window of the summary model; None: from the table, or the
+                conversation's where that model is not known or not another one.
         """
         self.model = model
         self.provider = provider
@@ -115,6 +124,8 @@ class ContextCompressor(ContextEngine):
         """Set while the provider's word stands that the history does not fit any more."""
         self.fixed_tokens = 0
         """Estimate of what every request carries beside the messages: system prompt and tools."""
+        self.size_is_estimated = False
+        """Set while the size that `compress` is given was not measured."""
         self.last_attempt = LastAttempt()
         self._rules = rules or TriggerRules(
             threshold=threshold_percent, target_ratio=summary_target_ratio
@@ -123,11 +134,13 @@ class ContextCompressor(ContextEngine):
         self._abort_always = abort_on_summary_failure
         self._summary_model = summary_model_override
         self._summary_window_tokens = summary_window_tokens
+        self._named_windows: dict[str | None, int] = {}
         self._clock: Clock = clock or SystemClock()
         self._side_model: SideModel = side_model or AuxiliarySideModel(
             {"base_url": base_url, "api_key": api_key, "provider": provider}
         )
         self._state = CompressionState()
+        self._spending = Spending()
         # names that other engines read when they delegate to this one
         self._last_compress_aborted = False
         self._last_summary_error: str | None = None
@@ -213,7 +226,7 @@ class ContextCompressor(ContextEngine):
         size = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
         if size <= 0 or size < self.threshold_tokens:
             return False, None
-        found = verdict(self._state, self._clock.now())
+        found = verdict(self._state, self._clock.now(), Measurement(size, "usage"))
         return found.allowed, found.reason
 
     def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
@@ -257,11 +270,14 @@ class ContextCompressor(ContextEngine):
         mode: Literal["summary", "deterministic"] = (
             "deterministic" if self._last_summary_fallback_used else "summary"
         )
-        attempt = assembled(plan, covered, summary.body, mode, summary.calls)
-        return self._accept(plan, attempt) or self._wasted(messages, refusal(plan, attempt))
+        attempt = assembled(
+            plan, covered, summary.body, mode, calls=summary.calls, cost=self._cost()
+        )
+        return self._accept(plan, attempt) or self._wasted(plan, messages, refusal(plan, attempt))
 
     def _begin(self) -> None:
         self.last_attempt = LastAttempt()
+        self._spending = Spending()
         self._last_compress_aborted = False
         self._last_summary_error = None
         self._last_summary_auth_failure = False
@@ -278,6 +294,7 @@ class ContextCompressor(ContextEngine):
             decayed=self._state.count > 0 or self.compression_count > 0,
             fixed_tokens=self.fixed_tokens,
             current_tokens=current_tokens,
+            now=self._clock.now(),
         )
 
     def _without_summary(
@@ -288,7 +305,7 @@ class ContextCompressor(ContextEngine):
         if attempt is not None and (done := self._accept(plan, attempt)):
             return done
         if not force:
-            self._state = after_nothing(self._state, self._clock.now())
+            self._state = after_nothing(self._state, self._clock.now(), self._size(plan))
         reason = "there is nothing to compress: all of it is protected"
         self.last_attempt = LastAttempt("nothing_to_do", reason)
         return messages
@@ -297,25 +314,55 @@ class ContextCompressor(ContextEngine):
         self, covered: list[Readable], material: SummaryMaterial, force: bool
     ) -> Summary | None:
         """Phase 3, with its failure ladder; None: aborted."""
-        left = cooldown_left(self._state, self._clock.now())
-        if left and not (force or self.overflow_proven):
+        if left := self._cooldown(force):
             reason = self._state.cooldown_reason or "the last summary failed"
+            if self.overflow_proven and not self._abort_always:
+                return self._makeshift(covered, material)
             self._abort(f"{reason} (next try in {int(left) + 1} s)", None)
             return None
         summariser = Summariser(
             self._side_model,
             models=self._models(),
-            window_tokens=self._summary_window_tokens or self.context_length,
+            clock=self._clock,
+            spending=self._spending,
+            on_limit=self._note_summary_limit,
         )
         try:
             return summariser.summarise(covered, material)
         except Exception as exc:  # noqa: BLE001  (a side model is somebody else's code: abort, never drop)
             return self._failed(covered, material, exc)
 
-    def _models(self) -> list[str | None]:
-        if self._summary_model is None or self._summary_model == self.model:
-            return [self._summary_model]
-        return [self._summary_model, self.model]
+    def _cooldown(self, force: bool) -> float:
+        """Seconds for which the summary model is not to be asked; a proven overflow asks once."""
+        left = cooldown_left(self._state, self._clock.now())
+        if force:
+            return 0.0
+        if not left:
+            self._state = self._state.changed(cooldown_ignored=False)
+        elif self.overflow_proven and not self._state.cooldown_ignored:
+            self._state = self._state.changed(cooldown_ignored=True)
+            return 0.0
+        return left
+
+    def _models(self) -> list[SummaryModel]:
+        """Who may be asked, in order, each with its own window."""
+        window = self.context_length
+        own = SummaryModel(self.model, self._lowered(self.model, window))
+        name = self._summary_model
+        if name is None or name == self.model:
+            window = self._summary_window_tokens or window
+            return [SummaryModel(name, self._lowered(name, window))]
+        if self._summary_window_tokens is None:
+            found = resolve_window(name)
+            known = found.source != "default"
+            self._summary_window_tokens = found.tokens if known else min(found.tokens, window)
+        return [SummaryModel(name, self._lowered(name, self._summary_window_tokens)), own]
+
+    def _lowered(self, name: str | None, window_tokens: int) -> int:
+        return min(window_tokens, self._named_windows.get(name, window_tokens))
+
+    def _note_summary_limit(self, model: SummaryModel, window_tokens: int) -> None:
+        self._named_windows[model.name] = window_tokens
 
     def _failed(
         self, covered: list[Readable], material: SummaryMaterial, exc: Exception
@@ -339,6 +386,10 @@ class ContextCompressor(ContextEngine):
         if not self.overflow_proven or self._abort_always:
             self._abort(reason, kind)
             return None
+        return self._makeshift(covered, material)
+
+    def _makeshift(self, covered: list[Readable], material: SummaryMaterial) -> Summary:
+        """The summary without a model, for when the history is proven not to fit."""
         messages = [item.message for item in covered]
         calls = calls_by_id(messages)
         lines = {
@@ -357,29 +408,35 @@ class ContextCompressor(ContextEngine):
         """Phase 4's check; the finished list, or None if it must not be taken."""
         if refusal(plan, attempt):
             return None
-        self._state = after_compression(
-            self._state,
-            attempt.body,
-            self._clock.now(),
-            mode=attempt.mode,
-        )
+        self._state = after_compression(self._state, self._clock.now(), mode=attempt.mode)
         self.compression_count = self._state.count
         self.last_prompt_tokens = -1
         self.last_completion_tokens = 0
-        self.last_attempt = LastAttempt("compressed", manifest=attempt.manifest)
+        self.last_attempt = LastAttempt(
+            "compressed", manifest=attempt.manifest, cost=self._cost() or {}
+        )
         return cast(list[dict[str, Any]], attempt.messages)
 
-    def _wasted(self, messages: list[dict[str, Any]], reason: str) -> list[dict[str, Any]]:
+    def _wasted(
+        self, plan: Plan, messages: list[dict[str, Any]], reason: str
+    ) -> list[dict[str, Any]]:
         """A summary was paid for and is of no use: as bad as none, and not again at once."""
-        now = self._clock.now()
-        self._state = after_failure(after_nothing(self._state, now), "unusable", reason, now)
+        self._state = after_waste(self._state, reason, self._clock.now(), self._size(plan))
         self._abort(reason, "unusable")
         return messages
 
     def _abort(self, reason: str, kind: FailureKind | None) -> None:
         self._last_compress_aborted = True
         self._last_summary_error = reason
-        self.last_attempt = LastAttempt("aborted", reason, kind)
+        self.last_attempt = LastAttempt("aborted", reason, kind, cost=self._cost() or {})
+
+    def _cost(self) -> dict[str, Any] | None:
+        return self._spending.as_dict() if self._spending.calls else None
+
+    def _size(self, plan: Plan) -> Measurement:
+        real = not self.size_is_estimated and plan.current_tokens > 0
+        tokens = plan.current_tokens or plan.projected(plan.messages)
+        return Measurement(tokens, "usage" if real else "estimate")
 
 
 def _middle(plan: Plan) -> list[int]:

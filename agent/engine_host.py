@@ -57,6 +57,11 @@ class EngineHost:
         """Is a call still running that nobody waits for any more?"""
         return self._running is not None and not self._running.done() and not self._turn.locked()
 
+    @property
+    def busy(self) -> bool:
+        """Is a call running, waited for or not?"""
+        return self._turn.locked() or self.late
+
     async def call(
         self,
         method: str,

@@ -54,18 +54,29 @@ class CompressionState:
     """A compression happened and no real prompt size came since: the size is unknown."""
     cooldown_until: float = 0.0
     cooldown_reason: str = ""
+    cooldown_ignored: bool = False
+    """A proven overflow has gone past this cool-down; the next one does not ask the model again."""
     timeout_streak: int = 0
     ineffective_count: int = 0
     fallback_streak: int = 0
+    rushed_streak: int = 0
+    """Compressions in a row with hardly anything new before each."""
+    seen_row_id: int = 0
+    """The newest original that the last compression has seen; 0: there was none."""
     blocked_at: float = 0.0
     """When anti-thrash last blocked or probed; 0: not blocked."""
+    blocked_tokens: int = 0
+    """The prompt size at that moment: enough growth ends the block as well."""
+    blocked_by_estimate: bool = False
+    """That size was no measured one."""
+    told_block: str = ""
+    """The kind of block that the user was last told."""
     pressure_tier: float = 0.0
     pressure_at: float = 0.0
     hold_tokens: int = 0
     """No compression by itself below this prompt size: somebody has just undone one."""
     told_reason: str = ""
     """The abort reason that the user was last told, so that it is told once."""
-    previous_summary: str = ""
 
     def changed(self, **changes: Any) -> CompressionState:
         """A copy with these fields changed."""

@@ -1,12 +1,20 @@
-"""Owns what becomes of an engine's result: split or rewrite, whole or not at all."""
+"""Owns one compression from its lease to its commit: paid for once, whole or not at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent import pressure
+from agent.compaction.detaching import Detachable
+from agent.compaction.policy import after_progress, gained_since
+from agent.compaction.remembering import StateMemory
+from agent.compaction.running import EngineRunner, Order, Run
 from agent.messages import Entry
-from agent.ports import SessionStore
+from agent.model_metadata import Measurement
+from agent.ports import Clock, CompactionOutcome, CompactionResult, IdSource, SessionStore
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -14,6 +22,11 @@ from agent.sessions import (
     RewriteRequest,
     SplitRequest,
 )
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[str], None]
+Job = Detachable[CompactionResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +36,217 @@ class Finished:
     base: LoadedSession
     """What it was made from: it counts only while that is the tip, in that revision."""
     entries: tuple[Entry, ...]
+    tokens: int
+    """Of the new list, by estimate, with system prompt and tools."""
     state: CompressionState
     manifest: dict[str, Any] | None
+    cost: dict[str, Any] = field(default_factory=dict)
 
 
-async def commit(
-    store: SessionStore, finished: Finished, *, in_place: bool, lease_holder: str
-) -> ChangeResult:
-    """Store it, if nobody was first."""
-    base, session = finished.base, finished.base.session
-    if in_place:
-        return await store.rewrite(
-            RewriteRequest(
-                session_id=session.id,
+class Committer:
+    """Carries out compressions of one conversation, one at a time."""
+
+    def __init__(
+        self,
+        runner: EngineRunner,
+        memory: StateMemory,
+        store: SessionStore,
+        clock: Clock,
+        ids: IdSource,
+        *,
+        in_place: bool,
+        lease_ttl_seconds: float,
+    ) -> None:
+        self._runner = runner
+        self._memory = memory
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._in_place = in_place
+        self._lease_ttl_seconds = lease_ttl_seconds
+        self._ahead: Finished | None = None
+        """Made by a compression that outlived its turn, when the next turn had begun already."""
+
+    async def carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
+        """Under the conversation's lease, in the task of ``job``."""
+        conversation_id = order.loaded.session.conversation_id
+        holder = self._ids.new("lease")
+        if not await self._store.acquire_lease(conversation_id, holder, self._lease_ttl_seconds):
+            return order.unchanged("aborted", "the conversation is being compressed already")
+        try:
+            result = await self._under_lease(order, job, notify, holder)
+        except Exception:
+            await self._store.release_lease(conversation_id, holder)
+            raise  # cancelled: the loop is ending, and the next start voids every lease
+        await self._store.release_lease(conversation_id, holder)
+        return result
+
+    async def _under_lease(
+        self, order: Order, job: Job, notify: Notify | None, holder: str
+    ) -> CompactionResult:
+        started = self._clock.monotonic()
+        tip = await self._store.tip(order.loaded.session.id)
+        if tip.id != order.loaded.session.id:
+            adopted = await self._store.load(tip.id)
+            return replace(order.unchanged("not_needed", "done by another"), loaded=adopted)
+        if (ahead := self._take_ahead(order)) is not None:
+            result = await self._commit(order, ahead, holder, started)
+            if result.outcome == "compressed":
+                return result
+        run = await self._runner.run(order)
+        if run.adopted is None:
+            return await self._not_applied(order, run, None if job.detached else notify)
+        finished = self._finished(order, run)
+        if job.detached and not await self._unmoved(finished):
+            self._ahead = finished
+            log.info("compression kept for the next chance", extra=_facts(order, finished.cost))
+            return order.unchanged("not_needed", "the conversation moved on meanwhile")
+        return await self._commit(order, finished, holder, started)
+
+    def _finished(self, order: Order, run: Run) -> Finished:
+        """The result with its aftermath: how this compression is judged, and what is remembered."""
+        assert run.adopted is not None
+        now, threshold = self._clock.now(), max(0, self._runner.engine.threshold_tokens)
+        after = run.adopted.tokens + order.prefix_tokens
+        gained = gained_since(order.loaded, order.size, order.prefix_tokens)
+        state = after_progress(
+            run.state,
+            now,
+            gained_tokens=None if order.force else gained,
+            threshold_tokens=threshold,
+            after=Measurement(after, "estimate"),
+            seen_row_id=max(row.root_id for row in order.loaded.rows),
+        )
+        state = pressure.after_compression(state, after, threshold)
+        return Finished(
+            order.loaded, run.adopted.entries, after, state, run.manifest, cost=run.cost
+        )
+
+    def _take_ahead(self, order: Order) -> Finished | None:
+        """What was paid for already, unless something else is wanted by now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or order.focus:
+            return None
+        base, session = ahead.base.session, order.loaded.session
+        return ahead if (base.id, base.revision) == (session.id, session.revision) else None
+
+    async def _unmoved(self, finished: Finished) -> bool:
+        """Is nothing there that the compression has not seen?
+
+        The turn that would come upon a new tip has already begun otherwise, and may be in the
+        middle of its tools.
+        """
+        base = finished.base
+        tip = await self._store.tip(base.session.id)
+        return (tip.id, tip.revision, tip.message_count) == (
+            base.session.id,
+            base.session.revision,
+            len(base.rows),
+        )
+
+    async def _commit(
+        self, order: Order, finished: Finished, holder: str, started: float
+    ) -> CompactionResult:
+        base = finished.base
+        finished = replace(finished, state=self._memory.rebased(base, finished.state))
+        change = await self._store_it(finished, holder)
+        current = await self._store.load(change.tip.id)
+        if not change.applied:
+            log.info(
+                "compression discarded, the conversation moved on",
+                extra=_facts(order, finished.cost),
+            )
+            moved = order.unchanged("not_needed", "the conversation moved on meanwhile")
+            return replace(moved, loaded=current)
+        self._memory.adopt(current.session.id, finished.state)
+        later = sum(row.tokens for row in order.loaded.rows if row.id > base.last_row_id)
+        log.info(
+            "compression done",
+            extra=_facts(order, finished.cost)
+            | {
+                "parent_session_id": base.session.id,
+                "child_session_id": current.session.id,
+                "tokens_after": finished.tokens + later,
+                "rows_before": len(order.loaded.rows),
+                "rows_after": len(current.rows),
+                "seconds": round(self._clock.monotonic() - started, 3),
+            },
+        )
+        await self._announce(base, current)
+        return CompactionResult("compressed", current, order.size.tokens, finished.tokens + later)
+
+    async def _store_it(self, finished: Finished, holder: str) -> ChangeResult:
+        base, session = finished.base, finished.base.session
+        if self._in_place:
+            return await self._store.rewrite(
+                RewriteRequest(
+                    session_id=session.id,
+                    expected_revision=session.revision,
+                    covered_row_id=base.last_row_id,
+                    entries=finished.entries,
+                    compression=finished.state,
+                    manifest=finished.manifest,
+                )
+            )
+        return await self._store.split(
+            SplitRequest(
+                conversation_id=session.conversation_id,
+                parent_id=session.id,
                 expected_revision=session.revision,
                 covered_row_id=base.last_row_id,
                 entries=finished.entries,
                 compression=finished.state,
                 manifest=finished.manifest,
+                lease_holder=holder,
             )
         )
-    return await store.split(
-        SplitRequest(
-            conversation_id=session.conversation_id,
-            parent_id=session.id,
-            expected_revision=session.revision,
-            covered_row_id=base.last_row_id,
-            entries=finished.entries,
-            compression=finished.state,
-            manifest=finished.manifest,
-            lease_holder=lease_holder,
+
+    async def _not_applied(self, order: Order, run: Run, notify: Notify | None) -> CompactionResult:
+        """Remember why, and tell the user once for each reason."""
+        wanted = run.failed or order.trigger in ("overflow", "hygiene")
+        state = self._memory.rebased(order.loaded, run.state)
+        told = (state.cooldown_reason if run.failed else "") or run.reason
+        if notify is not None and wanted and told != state.told_reason:
+            notify(abort_text(told))
+            state = state.changed(told_reason=told)
+        if notify is not None and run.refused and run.refused != state.told_block:
+            notify(blocked_text(run.reason))
+            state = state.changed(told_block=run.refused)
+        log.log(  # whoever asks for it is told; a failure behind it has its own line
+            logging.INFO if order.force else logging.WARNING,
+            "compression not applied",
+            extra=_facts(order, run.cost) | {"reason": run.reason},
         )
+        loaded = await self._memory.store(order.loaded, state)
+        outcome: CompactionOutcome = "aborted" if wanted else "not_needed"
+        return replace(order.unchanged(outcome, run.reason), loaded=loaded)
+
+    async def _announce(self, old: LoadedSession, new: LoadedSession) -> None:
+        """Tell somebody else's engine where the conversation goes on."""
+        if old.session.id == new.session.id or self._runner.builtin is not None:
+            return
+        conversation = await self._store.conversation(new.session.conversation_id)
+        key = conversation.session_key if conversation is not None else ""
+        await self._runner.tell_split(old, new, key)
+
+
+def _facts(order: Order, cost: dict[str, Any]) -> dict[str, Any]:
+    """For every log line about a compression; what was paid in vain is in it too."""
+    facts: dict[str, Any] = {"trigger": order.trigger, "tokens_before": order.size.tokens}
+    return facts | {f"summary_{name}": value for name, value in cost.items()}
+
+
+def abort_text(reason: str) -> str:
+    """What the user reads once when a compression could not be done."""
+    return (
+        f"⚠ This conversation could not be compressed: {reason}. Nothing was dropped. "
+        "It is tried again later; /compress tries now, /new starts afresh."
+    )
+
+
+def blocked_text(reason: str) -> str:
+    """What the user reads once when a conversation is full and not compressed by itself."""
+    return (
+        f"⚠ This conversation is over its compression threshold and is not compressed now: "
+        f"{reason}. Nothing was dropped; /compress tries now, /new starts afresh."
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent.compaction.frame import SummaryText
-from agent.messages import Message, is_real_user
+from agent.compaction.frame import MAX_LISTED, SummaryText
+from agent.messages import Message, clean_text, is_real_user
 
 Mode = Literal["prune", "summary", "deterministic"]
 
@@ -27,6 +27,10 @@ class Loss:
     """Calls that the summary took."""
     identifiers_complete: bool = True
     """False: older ones are left to recall."""
+    cost: Mapping[str, Any] | None = None
+    """What the summary calls took (`agent.compaction.spending.Spending.as_dict`)."""
+    at: float = 0.0
+    """Unix seconds."""
 
 
 def row_of(message: Message) -> int | None:
@@ -47,8 +51,9 @@ def build_manifest(
     asked_rows = {row_of(message) for message in asked}
     quoted = [q.row_id for q in summary.quotes if q.row_id is not None] if summary else []
     listed = list(summary.not_quoted) if summary else []
-    return {
+    manifest: dict[str, Any] = {
         "mode": loss.mode,
+        "at": loss.at,
         "covered": {
             "messages": len(covered),
             "user_messages": len(asked),
@@ -71,6 +76,9 @@ def build_manifest(
         "rows_before": loss.rows_before,
         "rows_after": loss.rows_after,
     }
+    if loss.cost is not None:
+        manifest["cost"] = dict(loss.cost)
+    return manifest
 
 
 def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[int]:
@@ -81,3 +89,29 @@ def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[in
         for message in covered
         if is_real_user(message) and (row := row_of(message)) is not None and row not in named
     ]
+
+
+def missing_from(
+    written: SummaryText, planned: SummaryText, manifest: dict[str, Any], covered: Sequence[Message]
+) -> str:
+    """What a finished list has lost of what it must keep; "" if nothing.
+
+    Args:
+        written: The summary as it reads back from the finished list.
+        planned: The same as it was meant to be.
+        manifest: As it would be stored.
+        covered: What went into the summary.
+    """
+    if unaccounted(manifest, covered):
+        return "a message of the user would be neither quoted nor listed"
+    if [q.row_id for q in written.quotes] != [q.row_id for q in planned.quotes]:
+        return "a quoted message of the user would not read back"
+    if written.not_quoted != planned.not_quoted[:MAX_LISTED]:
+        return "the list of further messages of the user would not read back"
+    if [_bare(item) for item in written.identifiers] != [_bare(i) for i in planned.identifiers]:
+        return "the exact identifiers would not read back"
+    return ""
+
+
+def _bare(text: str) -> str:
+    return clean_text(text).strip()

@@ -9,7 +9,8 @@ from typing import Any, cast
 from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
 from agent.compaction.boundary import Boundaries, CutRules, find_boundaries, is_note, is_summary
 from agent.compaction.frame import SummaryText, parse_summary, render_summary
-from agent.compaction.manifest import Loss, Mode, build_manifest
+from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from, row_of
+from agent.compaction.policy import MAX_BIAS
 from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.summary import Readable
 from agent.compaction.verbatim import choose_quotes, find_identifiers
@@ -20,8 +21,6 @@ PRUNE_ENOUGH_RATIO = 0.6
 """Pruning alone is enough if it brings the prompt to this share of the threshold."""
 FIT_RATIO = 0.75
 """A compressed prompt should come to at most this share of the threshold."""
-MAX_BIAS = 4.0
-"""A real size further off the estimate than this says something else than "estimated too low"."""
 VERBATIM_RATIO = 0.05
 IDENTIFIER_TOKENS = 2000
 MIN_HEAD_RATIO = 0.25
@@ -38,11 +37,15 @@ class Plan:
     pruned: Mapping[int, Message]
     fixed_tokens: int
     """System prompt and tools, where they are not in the list."""
+    current_tokens: int
+    """Prompt size as it was given; 0: not known."""
     bias: float
     """Real tokens for each estimated one; 1 if nothing real is known, never less."""
     triggers: Triggers
     previous: SummaryText | None
     newest_user: int | None
+    now: float
+    """Unix seconds."""
 
     @property
     def estimated_tokens(self) -> int:
@@ -69,7 +72,9 @@ class Attempt:
 
     messages: list[Message]
     mode: Mode
-    body: str = ""
+    summary: SummaryText | None = None
+    """What the summary message was rendered from."""
+    covered: Sequence[Message] = ()
     manifest: dict[str, Any] = field(default_factory=dict)
 
 
@@ -82,6 +87,7 @@ def make_plan(
     decayed: bool,
     fixed_tokens: int = 0,
     current_tokens: int | None = None,
+    now: float = 0.0,
 ) -> Plan:
     """Phases 1 and 2: where to cut, and what pruning outside the tail gives."""
     whole = repair_pairs([_with_content(message) for message in messages])
@@ -103,10 +109,12 @@ def make_plan(
         cut=cut,
         pruned=prune_messages(whole, outside),
         fixed_tokens=fixed_tokens,
+        current_tokens=real,
         bias=min(MAX_BIAS, max(1.0, real / estimate)) if estimate else 1.0,
         triggers=triggers,
         previous=parse_summary(text_of(earlier[-1]["content"])) if earlier else None,
         newest_user=newest_real_user(whole),
+        now=now,
     )
 
 
@@ -143,7 +151,13 @@ def shrunk_only(plan: Plan) -> Attempt | None:
 
 
 def assembled(
-    plan: Plan, covered: Sequence[Readable], body: str, mode: Mode, calls: int
+    plan: Plan,
+    covered: Sequence[Readable],
+    body: str,
+    mode: Mode,
+    *,
+    calls: int = 0,
+    cost: Mapping[str, Any] | None = None,
 ) -> Attempt:
     """Phases 4 and 5: the summary in its frame, the new list, its manifest.
 
@@ -152,7 +166,8 @@ def assembled(
         covered: `Plan.new_middle`, as read by the summary.
         body: The summary.
         mode: Who made it.
-        calls: How many calls it took.
+        calls: How many calls went into it.
+        cost: What all calls took, those in vain too.
     """
     cut = plan.cut
     if cut is None:
@@ -174,19 +189,31 @@ def assembled(
         summary=summary,
         pruned=still_there,
         parts=calls,
+        cost=cost,
         identifiers_complete=complete,
     )
 
 
 def refusal(plan: Plan, attempt: Attempt) -> str:
-    """Why a finished list must not be taken; "" if it may: valid, and smaller."""
-    problem = problem_with(plan.messages, attempt.messages, plan.newest_user)
+    """Why a finished list must not be taken; "" if it may: valid, nothing lost, and smaller."""
+    problem = problem_with(plan.messages, attempt.messages, plan.newest_user) or _lost(attempt)
     if problem:
         return problem
     after = estimate_messages_tokens_rough(attempt.messages)
     if after >= plan.estimated_tokens:
         return "nothing could be made smaller"
     return ""
+
+
+def _lost(attempt: Attempt) -> str:
+    """What is missing of what the summary has to carry, read back from the finished list."""
+    if attempt.summary is None:
+        return ""
+    texts = [text_of(m["content"]) for m in attempt.messages if is_summary(m)]
+    if not texts:
+        return "the summary is missing"
+    written = parse_summary(texts[0])
+    return missing_from(written, attempt.summary, attempt.manifest, attempt.covered)
 
 
 def _excess(plan: Plan, result: Sequence[Message]) -> int:
@@ -200,6 +227,9 @@ def _summary_text(plan: Plan, covered: Sequence[Readable], body: str) -> tuple[S
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
     asked = [item for item in covered if is_real_user(item.message)]
     quotes, not_quoted = choose_quotes(asked, previous, share)
+    named = {*not_quoted, *(quote.row_id for quote in quotes)}
+    wordless = [row for item in reversed(asked) if (row := row_of(item.message)) not in named]
+    not_quoted = (*(row for row in wordless if row is not None), *not_quoted)
     identifiers, complete = find_identifiers(
         covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )
@@ -215,6 +245,7 @@ def _attempt(
     summary: SummaryText | None,
     pruned: int,
     parts: int = 0,
+    cost: Mapping[str, Any] | None = None,
     identifiers_complete: bool = True,
 ) -> Attempt:
     loss = Loss(
@@ -226,11 +257,13 @@ def _attempt(
         pruned=pruned,
         parts=parts,
         identifiers_complete=identifiers_complete,
+        cost=cost,
+        at=plan.now,
     )
-    kept_body = plan.previous.body if plan.previous is not None else ""
     return Attempt(
         messages=result,
         mode=mode,
-        body=summary.body if summary is not None else kept_body,
+        summary=summary,
+        covered=covered,
         manifest=build_manifest(loss, covered, summary),
     )

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import OrderedDict
+from dataclasses import fields, replace
 
 from agent.model_metadata import Measurement, estimate_prefix_tokens, measure
 from agent.ports import SessionStore
 from agent.sessions import CompressionState, LoadedSession, SessionPrefix
 
+MAX_STATES = 4
+
 
 class StateMemory:
-    """The newest compression state of the session at hand, and the store behind it."""
+    """The newest compression states of the sessions at hand, and the store behind them."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._state: tuple[str, CompressionState] | None = None
+        self._states: OrderedDict[str, CompressionState] = OrderedDict()
         self._prefix: tuple[SessionPrefix, int] | None = None
 
     def state(self, loaded: LoadedSession) -> CompressionState:
         """What is remembered about a session: the newest that was stored from here."""
-        if self._state is not None and self._state[0] == loaded.session.id:
-            return self._state[1]
-        return loaded.session.compression
+        return self._states.get(loaded.session.id, loaded.session.compression)
 
     def current(self, loaded: LoadedSession) -> LoadedSession:
         """The session with what is remembered about it, whoever loaded it when."""
@@ -32,15 +33,33 @@ class StateMemory:
 
     def adopt(self, session_id: str, state: CompressionState) -> None:
         """This was stored together with something else."""
-        self._state = (session_id, state)
+        self._states[session_id] = state
+        self._states.move_to_end(session_id)
+        while len(self._states) > MAX_STATES:
+            self._states.popitem(last=False)
 
     async def store(self, loaded: LoadedSession, state: CompressionState) -> LoadedSession:
         """Keep a state, where it is another one; gives back the session with it."""
         if state == self.state(loaded):
             return loaded
-        self._state = (loaded.session.id, state)
+        self.adopt(loaded.session.id, state)
         await self._store.set_compression(loaded.session.id, state)
         return self.current(loaded)
+
+    def rebased(self, loaded: LoadedSession, changed: CompressionState) -> CompressionState:
+        """What is remembered by now, with the changes that were made to the state in ``loaded``.
+
+        A compression that outlived its turn must not undo what was noted meanwhile.
+        """
+        base, newest = loaded.session.compression, self.state(loaded)
+        if newest == base:
+            return changed
+        values = {
+            field.name: value
+            for field in fields(CompressionState)
+            if (value := getattr(changed, field.name)) != getattr(base, field.name)
+        }
+        return newest.changed(**values)
 
     def measure(self, loaded: LoadedSession) -> Measurement:
         """The size of the session's next prompt, and how far to trust it."""

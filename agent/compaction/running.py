@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.compaction.adoption import Adopted, adopt, rows_tokens, same_list
-from agent.compaction.policy import after_compression, after_failure, after_nothing
+from agent.compaction.memory_text import MemoryText, memory_text
+from agent.compaction.policy import after_compression, after_failure, after_waste, in_words
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.engine_host import EngineHost, accepted_keywords
 from agent.errors import EngineError
 from agent.messages import Message, to_engine
-from agent.model_metadata import Window
-from agent.ports import Clock, CompactionTrigger
+from agent.model_metadata import Measurement, Window
+from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger
 from agent.sessions import CompressionState, LoadedSession
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ class Order:
     loaded: LoadedSession
     """With its newest compression state."""
     trigger: CompactionTrigger
-    tokens: int
-    """Its prompt size as far as known."""
+    size: Measurement
+    """Of its next prompt, as far as known."""
     prefix_tokens: int
     focus: str | None = None
     overflow_proven: bool = False
@@ -45,6 +46,10 @@ class Order:
         """Somebody asked for it: the guards do not count."""
         return self.trigger == "manual"
 
+    def unchanged(self, outcome: CompactionOutcome, reason: str) -> CompactionResult:
+        """The result if nothing comes of it."""
+        return CompactionResult(outcome, self.loaded, self.size.tokens, self.size.tokens, reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -57,6 +62,10 @@ class Run:
     reason: str = ""
     failed: bool = False
     """It was wanted and could not be done: the user is told."""
+    refused: str = ""
+    """The kind of reason for which somebody else's engine does not want to, although it is full."""
+    cost: dict[str, Any] = field(default_factory=dict)
+    """What the summary calls took, as far as the host learns of it."""
 
 
 class EngineRunner:
@@ -70,6 +79,7 @@ class EngineRunner:
         threads: DaemonThreads | None,
         fallback: ContextCompressor | None,
         timeout_seconds: float,
+        memory: MemoryText | None = None,
     ) -> None:
         self._engine = engine
         self._builtin = engine if isinstance(engine, ContextCompressor) else None
@@ -78,6 +88,7 @@ class EngineRunner:
         self._fallback = fallback
         self._clock = clock
         self._timeout_seconds = timeout_seconds
+        self._memory = memory
         self._lowered_window: int | None = None
 
     @property
@@ -92,7 +103,7 @@ class EngineRunner:
 
     async def run(self, order: Order) -> Run:
         """Let the engine work; the built-in one steps in if the history is proven not to fit."""
-        current = order.tokens
+        current = order.size.tokens
         if order.overflow_proven:
             current = max(current, self._engine.context_length)
         if self._builtin is not None:
@@ -108,13 +119,15 @@ class EngineRunner:
         self, engine: ContextCompressor, host: EngineHost, order: Order, current: int
     ) -> Run:
         given = to_engine(order.loaded.rows)
+        memory = await memory_text(self._memory, order.loaded, self._clock)
 
         def work() -> Any:
             engine.restore(order.state)
             engine.fixed_tokens = order.prefix_tokens
+            engine.size_is_estimated = order.size.source != "usage"
             engine.overflow_proven = order.overflow_proven
             copies = [dict(message) for message in given]
-            result = engine.compress(copies, current, order.focus, order.force)
+            result = engine.compress(copies, current, order.focus, order.force, memory)
             return result, engine.state, engine.last_attempt
 
         try:
@@ -122,8 +135,15 @@ class EngineRunner:
         except EngineError as exc:
             return self._failed(order, exc)
         if attempt.outcome != "compressed":
-            return Run(None, new_state, reason=attempt.reason, failed=attempt.outcome == "aborted")
-        return self._taken(order, given, result, new_state, attempt.manifest)
+            return Run(
+                None,
+                new_state,
+                reason=attempt.reason,
+                failed=attempt.outcome == "aborted",
+                cost=attempt.cost,
+            )
+        taken = self._taken(order, given, result, new_state, attempt.manifest)
+        return replace(taken, cost=attempt.cost)
 
     async def _run_foreign(self, order: Order, current: int) -> Run:
         given = to_engine(order.loaded.rows)
@@ -132,22 +152,27 @@ class EngineRunner:
             if order.trigger in ("preflight", "loop"):
                 wanted, reason = await self._wanted(current)
                 if not wanted:
-                    return Run(None, order.state, reason=reason or "")
+                    kind = (reason or "").partition(":")[0].strip()
+                    words = in_words(order.state, reason, self._clock.now()) if reason else ""
+                    return Run(None, order.state, reason=words, refused=kind)
+            memory = await memory_text(self._memory, order.loaded, self._clock)
             result = await self._host.run(
-                lambda: self._call_foreign(given, order, current), "compress", self._timeout_seconds
+                lambda: self._call_foreign(given, order, current, memory),
+                "compress",
+                self._timeout_seconds,
             )
         except EngineError as exc:
             return self._failed(order, exc)
-        new_state = after_compression(order.state, "", self._clock.now(), mode="summary")
-        return self._taken(order, given, result, new_state, {"mode": "engine"})
+        new_state = after_compression(order.state, self._clock.now(), mode="summary")
+        return self._taken(order, given, result, new_state, None)
 
-    def _call_foreign(self, given: list[Message], order: Order, current: int) -> Any:
+    def _call_foreign(self, given: list[Message], order: Order, current: int, memory: str) -> Any:
         """On the worker thread: with copies of everything, which the engine may change."""
         keywords = {
             "current_tokens": current,
             "focus_topic": order.focus,
             "force": order.force,
-            "memory_context": "",
+            "memory_context": memory,
         }
         accepted = accepted_keywords(self._engine.compress, keywords)
         return self._engine.compress(copy.deepcopy([dict(m) for m in given]), **accepted)
@@ -164,7 +189,7 @@ class EngineRunner:
         given: list[Message],
         result: object,
         new_state: CompressionState,
-        manifest: dict[str, Any],
+        manifest: dict[str, Any] | None,
     ) -> Run:
         """Believe an engine only what can be checked: a valid list, a change, fewer tokens."""
         if same_list(result, given):
@@ -173,12 +198,24 @@ class EngineRunner:
             adopted = adopt(result, order.loaded.rows)
         except EngineError as exc:
             return self._failed(order, exc)
-        if adopted.tokens >= rows_tokens(order.loaded.rows):
+        before = rows_tokens(order.loaded.rows)
+        if adopted.tokens >= before:
             return self._no_gain(order, "the result would not have been smaller")
+        if manifest is None:
+            manifest = {
+                "mode": "engine",
+                "at": self._clock.now(),
+                "tokens_before": before,
+                "tokens_after": adopted.tokens,
+                "rows_before": len(order.loaded.rows),
+                "rows_after": len(adopted.entries),
+            }
         return Run(adopted, new_state, manifest)
 
     def _no_gain(self, order: Order, reason: str) -> Run:
-        return Run(None, after_nothing(order.state, self._clock.now()), reason=reason)
+        """Somebody may have paid for it, so it cools down as well."""
+        state = after_waste(order.state, reason, self._clock.now(), order.size)
+        return Run(None, state, reason=reason)
 
     def _failed(self, order: Order, exc: EngineError) -> Run:
         log.warning("context engine gave no result", extra={"error": str(exc)})
@@ -188,7 +225,9 @@ class EngineRunner:
     # --- what the engine is told ----------------------------------------------------------------
 
     async def tell_usage(self, figures: dict[str, Any]) -> None:
-        """What a response really took."""
+        """What a response really took; one that is busy (or late) does not hear of it."""
+        if self._host.busy:
+            return
         if self._builtin is not None:
             self._builtin.update_from_response(figures)
         else:

@@ -8,29 +8,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import pressure
-from agent.compaction.committing import Finished, commit
-from agent.compaction.policy import after_usage, cooldown_left, verdict
+from agent.compaction.committing import Committer, Job, Notify, blocked_text
+from agent.compaction.detaching import Detachable
+from agent.compaction.memory_text import MemoryText
+from agent.compaction.policy import after_usage, blocked_for, in_words, verdict
 from agent.compaction.remembering import StateMemory
-from agent.compaction.running import EngineRunner, Order, Run
+from agent.compaction.running import EngineRunner, Order
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
+from agent.messages import is_real_user
 from agent.model_metadata import HYGIENE_RATIO, Measurement
 from agent.ports import (
     Clock,
     CompactionDecision,
-    CompactionOutcome,
     CompactionResult,
     CompactionTrigger,
     IdSource,
     SessionStore,
     Usage,
 )
-from agent.sessions import LoadedSession
+from agent.sessions import CompressionState, LoadedSession
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[[str], None]
+MAX_PER_TURN = 3
+"""Compressions by itself within one turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class SessionCompactor:
         threads: DaemonThreads | None = None,
         fallback: ContextCompressor | None = None,
         on_limit: Callable[[int], None] = lambda tokens: None,
+        memory_text: MemoryText | None = None,
     ) -> None:
         """Take the parts of one conversation.
 
@@ -71,6 +75,7 @@ class SessionCompactor:
             threads: Where engines run; shared by all conversations.
             fallback: Steps in for a third-party engine, only after a proven overflow.
             on_limit: Told when the provider named a smaller window than was assumed.
+            memory_text: What the memory wants every summary to keep; it may fail or be slow.
         """
         self._settings = settings or CompactionSettings()
         self._runner = EngineRunner(
@@ -79,12 +84,23 @@ class SessionCompactor:
             threads=threads,
             fallback=fallback,
             timeout_seconds=self._settings.compress_timeout_seconds,
+            memory=memory_text,
         )
         self._memory = StateMemory(store)
-        self._store = store
+        self._committer = Committer(
+            self._runner,
+            self._memory,
+            store,
+            clock,
+            ids,
+            in_place=self._settings.in_place,
+            lease_ttl_seconds=self._settings.lease_ttl_seconds,
+        )
         self._clock = clock
-        self._ids = ids
         self._on_limit = on_limit
+        self._job: Job | None = None
+        self._turn_count = (0, 0)
+        """The turn that was compressed last (its person's message), and how often."""
 
     # --- deciding -------------------------------------------------------------------------------
 
@@ -121,26 +137,21 @@ class SessionCompactor:
             return CompactionDecision(False, size.tokens, threshold, "compression is off")
         if threshold <= 0 or not size.reaches(threshold):
             return CompactionDecision(False, size.tokens, threshold)
-        found = verdict(self._memory.state(loaded), self._clock.now())
-        if not found.allowed:
-            return CompactionDecision(
-                False, size.tokens, threshold, self._in_words(loaded, found.reason or "")
-            )
-        return CompactionDecision(True, size.tokens, threshold)
+        state, now = self._memory.state(loaded), self._clock.now()
+        found = verdict(state, now, size)
+        reason = "" if found.allowed else in_words(state, found.reason or "", now)
+        return CompactionDecision(found.allowed, size.tokens, threshold, reason)
 
-    def blocked_for_hygiene(self, loaded: LoadedSession) -> str:
-        """Why the last net may not fire: cool-downs count there, anti-thrash does not; "" if so."""
-        found = verdict(self._memory.state(loaded), self._clock.now(), ignore_block=True)
-        return "" if found.allowed else self._in_words(loaded, found.reason or "")
+    def blocked_for_hygiene(self, loaded: LoadedSession, *, ignore_block: bool = True) -> str:
+        """Why the last net may not fire, in words; "" if it may.
 
-    def _in_words(self, loaded: LoadedSession, reason: str) -> str:
-        state = self._memory.state(loaded)
-        if reason.startswith("cooldown:"):
-            left = int(cooldown_left(state, self._clock.now())) + 1
-            return f"{state.cooldown_reason or 'the last try failed'} (next try in {left} s)"
-        if reason == "ineffective":
-            return "the last compressions made too little room (tried again after five minutes)"
-        return reason or "compression is blocked"
+        Args:
+            loaded: The session.
+            ignore_block: The window is nearly full: cool-downs count then, anti-thrash does not.
+        """
+        state, now = self._memory.state(loaded), self._clock.now()
+        found = verdict(state, now, self.measure(loaded), ignore_block=ignore_block)
+        return "" if found.allowed else in_words(state, found.reason or "", now)
 
     # --- compressing ----------------------------------------------------------------------------
 
@@ -153,102 +164,47 @@ class SessionCompactor:
         overflow_proven: bool = False,
         notify: Notify | None = None,
     ) -> CompactionResult:
+        job = self._job
+        if job is not None and job.running and trigger in ("overflow", "manual"):
+            await job.over()  # there is no way around it, and it is paid for already
         loaded = self._memory.current(loaded)
-        before = self.measure(loaded).tokens
-        if trigger != "manual" and not self._settings.enabled:
-            return CompactionResult("aborted", loaded, before, before, "compression is off")
-        if not loaded.rows:
-            return CompactionResult("not_needed", loaded, before, before, "there is nothing yet")
-        if trigger in ("preflight", "loop") and not (decision := self.due(loaded)).due:
-            outcome: CompactionOutcome = "aborted" if decision.reason else "not_needed"
-            return CompactionResult(outcome, loaded, before, before, decision.reason)
-        conversation_id = loaded.session.conversation_id
-        holder = self._ids.new("lease")
-        ttl = self._settings.lease_ttl_seconds
-        if not await self._store.acquire_lease(conversation_id, holder, ttl):
-            reason = "the conversation is being compressed already"
-            return CompactionResult("aborted", loaded, before, before, reason)
         order = Order(
             loaded=loaded,
             trigger=trigger,
-            tokens=before,
+            size=self.measure(loaded),
             prefix_tokens=self._memory.prefix_tokens(loaded.session.prefix),
             focus=focus,
             overflow_proven=overflow_proven,
         )
-        try:
-            tip = await self._store.tip(loaded.session.id)
-            if tip.id != loaded.session.id:
-                adopted = await self._store.load(tip.id)
-                return CompactionResult("not_needed", adopted, before, before, "done by another")
-            return await self._carry_out(order, notify, holder)
-        finally:
-            await self._store.release_lease(conversation_id, holder)
-
-    async def _carry_out(
-        self, order: Order, notify: Notify | None, holder: str
-    ) -> CompactionResult:
-        started = self._clock.monotonic()
-        loaded, before = order.loaded, order.tokens
-        run = await self._runner.run(order)
-        if run.adopted is None:
-            wanted = run.failed or order.trigger in ("overflow", "hygiene")
-            loaded = await self._not_applied(loaded, run, notify if wanted else None)
-            log.log(  # whoever asks for it is told; a failure behind it has its own line
-                logging.INFO if order.force else logging.WARNING,
-                "compression not applied",
-                extra={"trigger": order.trigger, "tokens_before": before, "reason": run.reason},
-            )
-            outcome: CompactionOutcome = "aborted" if wanted else "not_needed"
-            return CompactionResult(outcome, loaded, before, before, run.reason)
-        after = run.adopted.tokens + order.prefix_tokens
-        state = pressure.after_compression(run.state, after, self.threshold_tokens)
-        finished = Finished(loaded, run.adopted.entries, state, run.manifest)
-        change = await commit(
-            self._store, finished, in_place=self._settings.in_place, lease_holder=holder
+        if (refused := self._refusal(order)) is not None:
+            return refused
+        self._job = job = Detachable(
+            lambda job: self._committer.carry_out(order, job, notify), name="compression"
         )
-        current = await self._store.load(change.tip.id)
-        if not change.applied:
-            log.info(
-                "compression discarded, the conversation moved on", extra={"trigger": order.trigger}
-            )
-            reason = "the conversation moved on meanwhile"
-            return CompactionResult("not_needed", current, before, before, reason)
-        self._memory.adopt(current.session.id, state)
-        log.info(
-            "compression done",
-            extra={
-                "trigger": order.trigger,
-                "parent_session_id": loaded.session.id,
-                "child_session_id": current.session.id,
-                "tokens_before": before,
-                "tokens_after": after,
-                "rows_before": len(loaded.rows),
-                "rows_after": len(current.rows),
-                "seconds": round(self._clock.monotonic() - started, 3),
-            },
-        )
-        await self._announce(loaded, current)
-        return CompactionResult("compressed", current, before, after)
+        result = await job.wait()
+        if result.outcome == "compressed" and not order.force:
+            turn, count = _turn_of(loaded), 1
+            if self._turn_count[0] == turn:
+                count += self._turn_count[1]
+            self._turn_count = (turn, count)
+        return result
 
-    async def _not_applied(
-        self, loaded: LoadedSession, run: Run, notify: Notify | None
-    ) -> LoadedSession:
-        """Remember why, and tell the user once for each reason."""
-        state = run.state
-        told = (state.cooldown_reason if run.failed else "") or run.reason
-        if notify is not None and told != state.told_reason:
-            notify(abort_text(told))
-            state = state.changed(told_reason=told)
-        return await self._memory.store(loaded, state)
-
-    async def _announce(self, old: LoadedSession, new: LoadedSession) -> None:
-        """Tell somebody else's engine where the conversation goes on."""
-        if old.session.id == new.session.id or self._runner.builtin is not None:
-            return
-        conversation = await self._store.conversation(new.session.conversation_id)
-        key = conversation.session_key if conversation is not None else ""
-        await self._runner.tell_split(old, new, key)
+    def _refusal(self, order: Order) -> CompactionResult | None:
+        """Why nothing is even tried; None: it is."""
+        loaded = order.loaded
+        if not order.force and not self._settings.enabled:
+            return order.unchanged("aborted", "compression is off")
+        if not loaded.rows:
+            return order.unchanged("not_needed", "there is nothing yet")
+        if any(row.id < 0 for row in loaded.rows):
+            return order.unchanged("aborted", "a tool is at work in this conversation")
+        if self._job is not None and self._job.running:
+            return order.unchanged("aborted", "the conversation is being compressed already")
+        if not order.force and self._turn_count == (_turn_of(loaded), MAX_PER_TURN):
+            return order.unchanged("aborted", f"it was compressed {MAX_PER_TURN} times already")
+        if order.trigger in ("preflight", "loop") and not (decision := self.due(loaded)).due:
+            return order.unchanged("aborted" if decision.reason else "not_needed", decision.reason)
+        return None
 
     # --- what comes back ------------------------------------------------------------------------
 
@@ -260,11 +216,26 @@ class SessionCompactor:
         prompt, threshold, now = usage.prompt_tokens, self.threshold_tokens, self._clock.now()
         await self._runner.tell_usage(usage_dict(usage))
         state = after_usage(state, prompt, threshold, now)
+        if threshold > 0 and prompt >= threshold and notify is not None:
+            state = self._tell_block(state, Measurement(prompt, "usage"), notify)
         if prompt > 0 and threshold > 0:
             state, tell = pressure.after_size(state, prompt, threshold, now)
             if tell:
                 self._warn(prompt, notify)
         return await self._memory.store(loaded, state)
+
+    def _tell_block(
+        self, state: CompressionState, size: Measurement, notify: Notify
+    ) -> CompressionState:
+        """A conversation that is full and blocked: the user learns of it once."""
+        kind, now = blocked_for(state), self._clock.now()
+        if not self.enabled or not kind or kind == state.told_block:
+            return state
+        if verdict(state, now, size).reason != kind:
+            return state
+        log.warning("compression is blocked", extra={"block": kind, "prompt_tokens": size.tokens})
+        notify(blocked_text(in_words(state, kind, now)))
+        return state.changed(told_block=kind)
 
     def _warn(self, prompt_tokens: int, notify: Notify | None) -> None:
         threshold, window = self.threshold_tokens, self.engine.context_length
@@ -296,9 +267,7 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
     }
 
 
-def abort_text(reason: str) -> str:
-    """What the user reads once when a compression could not be done."""
-    return (
-        f"⚠ This conversation could not be compressed: {reason}. Nothing was dropped. "
-        "It is tried again later; /compress tries now, /new starts afresh."
-    )
+def _turn_of(loaded: LoadedSession) -> int:
+    """What tells turns apart across splits: the original of the newest message of a person."""
+    said = (row for row in reversed(loaded.rows) if is_real_user(row.message, row.kind))
+    return next((row.root_id for row in said), 0)

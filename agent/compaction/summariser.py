@@ -3,41 +3,87 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from agent.compaction.clip import clip_to_tokens
+from agent.compaction.spending import Spending
 from agent.compaction.summary import (
     Readable,
     SummaryMaterial,
     SummaryRejected,
+    focus_text,
     in_parts,
     read_answer,
     system_text,
     user_text,
 )
-from agent.errors import ContextOverflow, ModelError
+from agent.errors import ContextOverflow, ModelError, OutputLimitTooHigh
 from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
-from agent.ports import ModelResponse, SideModel
+from agent.ports import Clock, ModelResponse, SideModel, Usage
 
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_SECONDS = 120.0
 MIN_OUTPUT_TOKENS = 1024
+MAX_OUTPUT_SHARE = 6
+"""An answer gets at most this part of the window, and twice as much when it was cut off."""
+WORTH_RETRYING = 0.7
+"""A cut answer had less than this much of the room that there is: it is asked for again at once."""
 INPUT_SHARE = 0.97
 """Of what the window leaves, this much is filled. Where the estimate was too low the provider says
 so at once, and it is tried again with less: cheaper than always paying for one more part."""
-OVERFLOW_RETRIES = 2
+OVERFLOW_RETRIES = 3
+MIN_LOWERED_TOKENS = 64
 _FRAME_TOKENS = 200
+_MATERIAL_SHARE = 5
+"""The summary so far and the memory's text each get at most this part of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryModel:
+    """A model that may be asked for a summary."""
+
+    name: str | None
+    """None: the side model's own choice."""
+    window_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary's body, and how many calls it took."""
+    """A summary's body, and how many calls went into it."""
 
     body: str
     calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How a model's window is shared between a request and its answer."""
+
+    window_tokens: int
+    output_tokens: int
+    widened: bool = False
+    """The answer was cut before: it has twice the room from the start."""
+
+    @staticmethod
+    def of(window_tokens: int, budget_tokens: int) -> _Room:
+        """Room for the answer is generous, because a tight limit cuts summaries off."""
+        wanted = max(MIN_OUTPUT_TOKENS, 2 * budget_tokens)
+        return _Room(window_tokens, max(64, min(wanted, window_tokens // MAX_OUTPUT_SHARE)))
+
+    def widest_answer(self, prompt: str) -> int:
+        """How long an answer to this prompt may get if it has to be asked for again."""
+        if self.widened:
+            return self.output_tokens
+        left = self.window_tokens - estimate_tokens_rough(system_text() + prompt)
+        return max(self.output_tokens, min(2 * self.output_tokens, left))
+
+
+class _Cramped(SummaryRejected):
+    """The answer was cut, and a longer one needs a shorter prompt."""
 
 
 class Summariser:
@@ -47,21 +93,27 @@ class Summariser:
         self,
         side_model: SideModel,
         *,
-        models: Sequence[str | None],
-        window_tokens: int,
+        models: Sequence[SummaryModel],
+        clock: Clock,
+        spending: Spending | None = None,
+        on_limit: Callable[[SummaryModel, int], None] = lambda model, tokens: None,
         timeout_seconds: float = CALL_TIMEOUT_SECONDS,
     ) -> None:
         """Take the models to try, in order.
 
         Args:
             side_model: Who is asked.
-            models: Names to try in order; None is the side model's own choice.
-            window_tokens: Of the smallest of them.
+            models: To be tried in order, each within its own window.
+            clock: Time.
+            spending: Where the calls are added up.
+            on_limit: Told when a model has named a smaller window.
             timeout_seconds: For each call.
         """
         self._side_model = side_model
         self._models = models
-        self._window_tokens = window_tokens
+        self._clock = clock
+        self._spending = spending if spending is not None else Spending()
+        self._on_limit = on_limit
         self._timeout_seconds = timeout_seconds
 
     def summarise(self, items: Sequence[Readable], material: SummaryMaterial) -> Summary:
@@ -80,57 +132,97 @@ class Summariser:
                 last = exc
                 log.warning(
                     "summary failed",
-                    extra={"summary_model": model or "default", "error": type(exc).__name__},
+                    extra={"summary_model": model.name or "default", "error": type(exc).__name__},
                 )
         raise last if last is not None else SummaryRejected("empty")
 
     def _with_model(
-        self, items: Sequence[Readable], material: SummaryMaterial, model: str | None
+        self, items: Sequence[Readable], material: SummaryMaterial, model: SummaryModel
     ) -> Summary:
-        window = self._window_tokens
-        for attempt in range(OVERFLOW_RETRIES + 1):
+        room = _Room.of(model.window_tokens, material.budget_tokens)
+        overflows = 0
+        while True:
             try:
-                return self._in_parts(items, material, model, window)
-            except ContextOverflow as exc:
-                if attempt == OVERFLOW_RETRIES:
+                return self._in_parts(items, material, model.name, room)
+            except _Cramped:
+                if room.widened:
                     raise
+                room = replace(room, output_tokens=2 * room.output_tokens, widened=True)
+            except ContextOverflow as exc:
+                overflows += 1
+                if overflows > OVERFLOW_RETRIES:
+                    raise
+                window = room.window_tokens
                 stated = exc.limit_tokens or window
-                window = max(512, min(stated, window) // (1 if stated < window else 2))
-        raise AssertionError("unreachable")
+                if stated < window:
+                    self._on_limit(model, stated)
+                window = max(512, stated if stated < window else window // 2)
+                room = _Room.of(window, material.budget_tokens)
 
     def _in_parts(
         self,
         items: Sequence[Readable],
         material: SummaryMaterial,
         model: str | None,
-        window_tokens: int,
+        room: _Room,
     ) -> Summary:
-        output = self._output_tokens(material.budget_tokens, window_tokens)
+        share = room.window_tokens // _MATERIAL_SHARE
+        material = replace(
+            material,
+            previous=clip_to_tokens(material.previous, share),
+            memory=clip_to_tokens(material.memory, share),
+        )
         fixed = (
             estimate_tokens_rough(system_text())
-            + estimate_tokens_rough(material.previous)
             + estimate_tokens_rough(material.memory)
+            + estimate_tokens_rough(focus_text(material.focus))
             + _FRAME_TOKENS
         )
-        limit = int((window_tokens - output) * INPUT_SHARE) - fixed
-        parts = in_parts(items, limit)
+        limit = int((room.window_tokens - room.output_tokens) * INPUT_SHARE) - fixed
+        so_far = estimate_tokens_rough(material.previous)
+        parts = in_parts(items, limit - so_far)
         if len(parts) > 1:  # from the second one on, the summary so far takes room
-            parts = in_parts(items, limit - material.budget_tokens)
+            so_far = max(so_far, min(2 * material.budget_tokens, share))
+            parts = in_parts(items, limit - so_far)
         body, calls = material.previous, 0
         for transcript in parts:
-            body = self._ask(transcript, replace(material, previous=body), model, output)
+            previous = clip_to_tokens(body, so_far) if calls else body
+            prompt = user_text(transcript, replace(material, previous=previous))
+            body = self._ask(prompt, model, room)
             calls += 1
         return Summary(body, calls)
 
-    def _output_tokens(self, budget_tokens: int, window_tokens: int) -> int:
-        """Room for the answer: generous, because a tight limit cuts summaries off."""
-        return max(64, min(max(MIN_OUTPUT_TOKENS, 2 * budget_tokens), window_tokens // 4))
+    def _ask(self, prompt: str, model: str | None, room: _Room) -> str:
+        """One answer; once more with more room if it was cut, with less if that was too much.
 
-    def _ask(
-        self, transcript: str, material: SummaryMaterial, model: str | None, output_tokens: int
-    ) -> str:
-        prompt = user_text(transcript, material)
-        for max_tokens in (output_tokens, output_tokens * 2):
+        Raises:
+            _Cramped: It was cut, and the request leaves no room for a longer one.
+        """
+        max_tokens, ceiling = room.output_tokens, room.widest_answer(prompt)
+        asked_again = lowered = False
+        while True:
+            try:
+                response = self._complete(prompt, max_tokens, model)
+            except OutputLimitTooHigh as exc:
+                lower = min(exc.limit_tokens or max_tokens // 2, max_tokens - 1)
+                if lowered or asked_again or lower < MIN_LOWERED_TOKENS:
+                    raise
+                max_tokens = ceiling = lower
+                lowered = True
+                continue
+            try:
+                return read_answer(response)
+            except SummaryRejected as exc:
+                self._spending.failed_calls += 1
+                if exc.kind not in ("truncated", "thinking_only") or asked_again or lowered:
+                    raise
+                if max_tokens >= WORTH_RETRYING * ceiling:
+                    raise _Cramped(exc.kind) from exc
+                max_tokens, asked_again = ceiling, True
+
+    def _complete(self, prompt: str, max_tokens: int, model: str | None) -> ModelResponse:
+        started = self._clock.monotonic()
+        try:
             response = self._side_model.complete(
                 system=system_text(),
                 prompt=prompt,
@@ -138,12 +230,11 @@ class Summariser:
                 timeout_seconds=self._timeout_seconds,
                 model=model,
             )
-            try:
-                return read_answer(response)
-            except SummaryRejected as exc:
-                if exc.kind not in ("truncated", "thinking_only") or max_tokens != output_tokens:
-                    raise
-        raise AssertionError("unreachable")
+        except Exception:
+            self._spending.lost(self._clock.monotonic() - started)
+            raise
+        self._spending.answered(response, model, self._clock.monotonic() - started)
+        return response
 
 
 class AuxiliarySideModel:
@@ -195,9 +286,17 @@ def _as_response(answer: Any, model: str) -> ModelResponse:
     return ModelResponse(
         message=cast(Message, {"role": "assistant", "content": content}),
         stop_reason=_FINISH.get(reason, str(reason)),
-        usage=None,
-        model=model,
+        usage=_usage(getattr(answer, "usage", None)),
+        model=str(getattr(answer, "model", "") or model),
     )
+
+
+def _usage(usage: Any) -> Usage | None:
+    prompt = getattr(usage, "prompt_tokens", None)
+    output = getattr(usage, "completion_tokens", None)
+    if not (isinstance(prompt, int) and isinstance(output, int)) or prompt + output <= 0:
+        return None
+    return Usage(input_tokens=prompt, output_tokens=output)
 
 
 def _choices(answer: Any) -> Iterator[Any]:

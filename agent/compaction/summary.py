@@ -17,8 +17,10 @@ from agent.redact import redact_sensitive_text
 
 SUMMARY_TAG = "[posthouse:summary]"
 """Begins the system text of every summary call."""
+ONE_CALL_CHARS = (24_000, 12_000)
+"""How much of one message the summary model reads, as long as all of them fit into one call."""
 BODY_CHARS = (6000, 3000, 1500, 700, 300)
-"""How much of one message the summary model reads; the next smaller one if it would not fit."""
+"""The same where they do not; the next smaller one if that would take too many calls."""
 ARGUMENT_SHARE = 4
 """Arguments of a call get this fraction of it."""
 MAX_PARTS = 6
@@ -142,11 +144,12 @@ def in_parts(
     limit = max(64, limit_tokens)
     blocks: list[str] = []
     sizes: list[int] = []
-    for body_chars in BODY_CHARS:
+    ladder = (*((chars, 1) for chars in ONE_CALL_CHARS), *((c, max_parts) for c in BODY_CHARS))
+    for body_chars, calls in ladder:
         blocks = [clip_to_tokens(_block(item, body_chars), limit) for item in items]
         sizes = [estimate_tokens_rough(block) + 1 for block in blocks]
         groups = _packed(sizes, limit)
-        if len(groups) <= max_parts:
+        if len(groups) <= calls:
             return ["\n\n".join(blocks[i] for i in group) for group in groups]
     groups = _packed(sizes, max(32, limit - 32))
     first, last = groups[: (max_parts + 1) // 2], groups[len(groups) - max_parts // 2 :]

@@ -173,9 +173,7 @@ class ConversationContract:
 
     async def test_compression_state_is_kept_and_ignored_for_ended(self, store: Store) -> None:
         session = await store.start_conversation(KEY, OWNER, PREFIX)
-        state = CompressionState(
-            count=3, cooldown_until=9.5, told_reason="no key", previous_summary="é"
-        )
+        state = CompressionState(count=3, cooldown_until=9.5, told_reason="no key: é")
         await store.set_compression(session.id, state)
         assert (await store.session(session.id)).compression == state
         await store.start_conversation(KEY, OWNER, PREFIX)
@@ -710,6 +708,14 @@ class MailboxContract:
         assert await store.owed() == [item]
         assert (item.conversation_id, item.draft.kind, item.state) == (None, "command", "planned")
 
+    async def test_an_answer_given_again_is_owed_once(self, store: Store) -> None:
+        """As after a commit whose outcome nobody learned."""
+        receipt = await store.accept(inbound(1, kind="command"))
+        draft = OutboxDraft(CHAT, "ok", "command")
+        owed = await store.answer_inbox((receipt.inbox_id,), (draft,))
+        assert await store.answer_inbox((receipt.inbox_id,), (draft,)) == ()
+        assert await store.owed() == list(owed)
+
     async def test_parts_are_planned_once(self, store: Store) -> None:
         item = await store.owe(OutboxDraft(CHAT, "long"))
         parts = await store.plan_parts(
@@ -917,6 +923,19 @@ class ArchiveContract:
         assert info.tokens == sum(row.tokens for row in parent.rows)
         assert (info.end_reason, asked[1].link) == ("compression", "continuation")
         assert await store.all_rows("s_none") == []
+
+    async def test_ids_by_their_beginning(self, store: Store) -> None:
+        made = sorted(
+            [(await store.start_conversation(f"k{n}", OWNER, PREFIX)).id for n in range(12)]
+        )
+        one = made[3]
+        assert await store.session_ids("", limit=99) == made
+        assert await store.session_ids("", limit=3) == made[:3]
+        assert await store.session_ids("", limit=-1) == []
+        assert await store.session_ids(one) == [i for i in made if i.startswith(one)]
+        assert await store.session_ids(one[:-1]) == [i for i in made if i.startswith(one[:-1])][:10]
+        for nothing in (f"{one}x", one.upper(), "%", "_", "s%", "\x00", "' OR 1=1 --", "ü"):
+            assert await store.session_ids(nothing) == []
 
 
 class TextContract:

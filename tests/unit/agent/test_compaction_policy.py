@@ -5,22 +5,26 @@ from __future__ import annotations
 import pytest
 
 from agent import pressure
+from agent.compaction.failures import FailureKind, classify, describe
 from agent.compaction.policy import (
-    FailureKind,
+    PROBE_SECONDS,
     after_compression,
     after_failure,
     after_nothing,
+    after_progress,
     after_usage,
-    classify,
+    after_waste,
     cooldown_left,
-    describe,
+    in_words,
     verdict,
 )
 from agent.compaction.summary import SummaryRejected
 from agent.errors import ModelAuthError, ModelOverloaded, ModelTimeout
+from agent.model_metadata import Measurement
 from agent.sessions import CompressionState
 
 NOW = 1_800_000_000.0
+FULL = Measurement(120_000, "usage")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +62,13 @@ def test_a_cooldown_from_a_clock_that_was_set_back_is_over() -> None:
 
 
 def test_a_block_from_a_clock_that_was_set_back_is_over() -> None:
-    state = after_nothing(after_nothing(CompressionState(), NOW + 1e6), NOW + 1e6)
+    state = after_nothing(after_nothing(CompressionState(), NOW + 1e6, FULL), NOW + 1e6, FULL)
     assert verdict(state, NOW).allowed
     assert not verdict(state, NOW + 1e6 + 10).allowed
 
 
 def test_the_last_net_ignores_the_block_but_no_cooldown() -> None:
-    blocked = after_nothing(after_nothing(CompressionState(), NOW), NOW)
+    blocked = after_nothing(after_nothing(CompressionState(), NOW, FULL), NOW, FULL)
     assert not verdict(blocked, NOW).allowed
     assert verdict(blocked, NOW, ignore_block=True).allowed
     cooling = after_failure(blocked, "quota", "why", NOW)
@@ -72,17 +76,17 @@ def test_the_last_net_ignores_the_block_but_no_cooldown() -> None:
 
 
 def test_a_probe_that_helps_nothing_blocks_again_for_the_whole_time() -> None:
-    state = after_nothing(after_nothing(CompressionState(), NOW), NOW)
+    state = after_nothing(after_nothing(CompressionState(), NOW, FULL), NOW, FULL)
     later = NOW + 300
     assert verdict(state, later).allowed
-    state = after_compression(state, "body", later, mode="summary")
+    state = after_compression(state, later, mode="summary")
     state = after_usage(state, 120_000, 100_000, later + 5)
     assert not verdict(state, later + 200).allowed
     assert verdict(state, later + 305).allowed
 
 
 def test_only_the_first_real_size_judges() -> None:
-    state = after_compression(CompressionState(), "b", NOW, mode="summary")
+    state = after_compression(CompressionState(), NOW, mode="summary")
     judged = after_usage(state, 120_000, 100_000, NOW)
     assert judged.ineffective_count == 1
     assert after_usage(judged, 150_000, 100_000, NOW) is judged
@@ -94,12 +98,12 @@ def test_two_makeshift_summaries_in_a_row_block_and_a_healthy_one_frees() -> Non
     state = CompressionState()
     for _ in range(2):
         state = after_usage(
-            after_compression(state, "b", NOW, mode="deterministic"), 50_000, 100_000, NOW
+            after_compression(state, NOW, mode="deterministic"), 50_000, 100_000, NOW
         )
     assert verdict(state, NOW).reason == "ineffective"
-    freed = after_compression(state, "b", NOW, mode="summary")
+    freed = after_compression(state, NOW, mode="summary")
     assert verdict(freed, NOW).allowed
-    pruned = after_compression(state, "b", NOW, mode="prune")
+    pruned = after_compression(state, NOW, mode="prune")
     assert not verdict(pruned, NOW).allowed
 
 
