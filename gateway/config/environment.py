@@ -48,6 +48,11 @@ class Home:
         return self.path / "windows.json"
 
     @property
+    def image_tokens(self) -> Path:
+        """What pictures were seen to cost, per model."""
+        return self.path / "image_tokens.json"
+
+    @property
     def lock(self) -> Path:
         """Held (not: existing) while a daemon runs."""
         return self.path / "posthouse.lock"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.windows import WindowBook
+from gateway.windows import LEARNED_DAYS, WindowBook, remembered_image_tokens
+from tests.fakes.clock import FakeClock
 from tests.fakes.scripted_model import ScriptedModel
 
 MODEL = "claude-sonnet-5-5"
@@ -25,8 +26,8 @@ class Told(ScriptedModel):
         return self.tokens
 
 
-def book(folder: Path, configured: int | None = None) -> WindowBook:
-    return WindowBook(MODEL, None, configured, folder / "windows.json")
+def book(folder: Path, configured: int | None = None, clock: FakeClock | None = None) -> WindowBook:
+    return WindowBook(MODEL, None, configured, folder / "windows.json", clock=clock)
 
 
 async def test_what_the_provider_said_holds_at_the_next_start(tmp_path: Path) -> None:
@@ -63,6 +64,66 @@ def test_a_limit_from_an_error_only_lowers_and_is_remembered(tmp_path: Path) -> 
     learning.lower(150_000)
     assert learning.window.tokens == 120_000
     assert book(tmp_path).window.tokens == 120_000
+
+
+async def test_a_learned_limit_outlives_what_the_provider_says_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    """The endpoint for models tells the model's window, not what this account may send."""
+    book(tmp_path).lower(200_000)
+    again = book(tmp_path)
+    await again.ask(Told(1_000_000), lambda: pytest.fail("nothing changed"))
+    assert (again.window.tokens, again.window.source) == (200_000, "error")
+    await again.ask(Told(100_000), lambda: None)
+    assert (again.window.tokens, again.window.source) == (100_000, "provider")
+
+
+async def test_a_learned_limit_is_tried_again_after_a_week(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    book(tmp_path, clock=clock).lower(200_000)
+    await clock.advance(LEARNED_DAYS * 86_400 - 60)
+    assert book(tmp_path, clock=clock).window.tokens == 200_000
+    await clock.advance(120)
+    assert book(tmp_path, clock=clock).window.tokens == 1_000_000
+
+
+async def test_a_clock_set_back_does_not_keep_a_limit_for_ever(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    book(tmp_path, clock=clock).lower(200_000)
+    earlier = FakeClock(clock.now() - 400 * 86_400)
+    assert book(tmp_path, clock=earlier).window.tokens == 1_000_000
+
+
+def test_a_configured_window_is_lowered_for_this_run_only(tmp_path: Path) -> None:
+    run = book(tmp_path, 500_000)
+    run.lower(200_000)
+    assert run.window.tokens == 200_000
+    assert book(tmp_path, 500_000).window.tokens == 500_000
+
+
+def test_what_pictures_cost_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "image_tokens.json"
+    learning = remembered_image_tokens(file)
+    assert learning.of(MODEL) == 1500
+    for figure in (300, 320, 310):
+        learning.learn(MODEL, figure)
+    again = remembered_image_tokens(file)
+    assert again.of(MODEL) in (300, 310)
+    assert again.of("other") == 1500
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff", b"[]", b'{"a": 3, "b": ["x", true, 1e9, 9], "c": []}']
+)
+def test_a_broken_file_of_picture_prices_is_no_obstacle(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "image_tokens.json"
+    file.write_bytes(content)
+    learning = remembered_image_tokens(file)
+    assert [learning.of(model) for model in "abc"] == [1500] * 3
+    learning.learn("a", 400)
+    assert remembered_image_tokens(file).of("a") == 400
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{", b'{"a": "x"}', b'{"a": true}'])
