@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from agent.errors import StoreUnavailable
-from agent.mail import InboxItem, OutboxDraft
+from agent.mail import InboxItem, InboxRecord, OutboxDraft
 from agent.ports import Clock
 from agent.sessions import InterruptedTurn
 from gateway import texts
@@ -68,16 +68,19 @@ class Dispatch:
         if item.record.kind != COMMAND:
             self._lanes.put(key, self._job(item, lambda stop: self._turns.run(item, stop)))
             return
-        asked = parse_command(item.record.text)
-        command = registry.find(asked.name) if asked is not None else None
-        if command is not None and command.place == "in order":
+        if self.queues(item.record):
             self._lanes.put(key, self._job(item, lambda stop: self._command(item, stop)))
             return
+        command = _command_of(item.record)
         # A stop hits what runs now: here, before anything can be awaited.
         over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
         self._at_once.spawn(
             self._release(item, self._command(item, self._going_down, over)), name="command"
         )
+
+    def queues(self, record: InboxRecord) -> bool:
+        command = _command_of(record) if record.kind == COMMAND else None
+        return record.kind != COMMAND or (command is not None and command.place == "in order")
 
     def holds(self, inbox_id: int) -> bool:
         return inbox_id in self._held
@@ -179,6 +182,11 @@ class Dispatch:
             name=f"/{command.name}",
             grace_seconds=STOP_GRACE_SECONDS,
         )
+
+
+def _command_of(record: InboxRecord) -> Command | None:
+    asked = parse_command(record.text)
+    return registry.find(asked.name) if asked is not None else None
 
 
 async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:

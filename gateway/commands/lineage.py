@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from agent.errors import SessionEnded
 from agent.lineages import UncompressRequest
 from agent.model_metadata import Triggers, estimate_prefix_tokens
-from agent.sessions import EndReason, Session, SessionInfo
+from agent.sessions import EndReason, LoadedSession, Session, SessionInfo
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
@@ -72,11 +72,14 @@ async def uncompress(host: CommandHost, call: Call) -> str:
     if loaded is None:
         return texts.NO_CONVERSATION
     session = loaded.session
+    triggers = host.status.triggers()
+    limit = hold_limit(triggers)
+    if _is_work_of(call, loaded) and await _ended_by(host, session) == "uncompress":
+        tokens = estimate_prefix_tokens(session.prefix) + sum(row.tokens for row in loaded.rows)
+        return lineage_text.uncompressed(session.message_count, tokens, limit)
     rows = await host.lineages.uncompressed(session.id)
     if not rows:
         return lineage_text.NOT_COMPRESSED_YET
-    triggers = host.status.triggers()
-    limit = hold_limit(triggers)
     tokens = estimate_prefix_tokens(session.prefix) + sum(row.tokens for row in rows)
     if tokens >= limit:
         return lineage_text.does_not_fit(tokens, limit, triggers.window_tokens)
@@ -105,11 +108,32 @@ def hold_limit(triggers: Triggers) -> int:
 
 async def branch(host: CommandHost, call: Call) -> str:
     """Go on in a copy; the conversation that it is made from stays as it is."""
-    conversation = await host.sessions.conversation_for_key(call.key)
-    if conversation is None:
+    loaded = await tip(host, call)
+    if loaded is None:
         return texts.NO_CONVERSATION
+    session = loaded.session
+    if _is_work_of(call, loaded) and session.link == "branch" and session.parent_session_id:
+        parent = await host.sessions.session(session.parent_session_id)
+        return lineage_text.branched(session.title, parent.conversation_id)
     try:
-        fork = await host.lineages.branch(conversation.tip_session_id, call.key, call.record.owner)
+        fork = await host.lineages.branch(session.id, call.key, call.record.owner)
     except SessionEnded:
         return lineage_text.NOTHING_TO_BRANCH
-    return lineage_text.branched(fork.title, conversation.id)
+    return lineage_text.branched(fork.title, session.conversation_id)
+
+
+def _is_work_of(call: Call, loaded: LoadedSession) -> bool:
+    """Was this session made since the command came, of nothing but copies?
+
+    Then a run before this one did the work, and was killed before it could say so.
+    """
+    return loaded.session.started_at >= call.record.received_at and all(
+        row.origin_id is not None for row in loaded.rows
+    )
+
+
+async def _ended_by(host: CommandHost, session: Session) -> EndReason | None:
+    """Why the session ended that this one continues."""
+    if session.link != "continuation" or session.parent_session_id is None:
+        return None
+    return (await host.sessions.session(session.parent_session_id)).end_reason

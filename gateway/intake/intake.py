@@ -59,6 +59,10 @@ class Dispatcher(Protocol):
         """Is this row waiting or being worked on in this process?"""
         ...
 
+    def queues(self, record: InboxRecord) -> bool:
+        """Does this wait in its conversation's lane? What does not is done at once."""
+        ...
+
     def waiting(self, session_key: str) -> int:
         """Rows of this conversation that have not started."""
         ...
@@ -164,7 +168,7 @@ class GatewayIntake:
         return None
 
     def _is_full(self, record: InboxRecord) -> bool:
-        if record.kind == COMMAND:
+        if not self._dispatcher.queues(record):
             return False  # /stop is the way out of a full queue
         return self._dispatcher.waiting(record.session_key) >= self._limits.queue_limit
 
