@@ -9,11 +9,14 @@ from typing import Any, Literal, cast
 
 from agent.messages import THINKING_TYPES, Message, Row, wire_message
 from agent.model_metadata import (
+    IMAGE_PART_TYPES,
+    IMAGE_TOKENS,
     Measurement,
     Triggers,
     estimate_message_tokens,
     estimate_prefix_tokens,
     estimate_tools_tokens,
+    images_in,
     measure,
 )
 from agent.sessions import LoadedSession, SessionPrefix
@@ -44,13 +47,13 @@ PARTS: tuple[PartName, ...] = (
 notes of compactions; ``user`` and ``assistant``: their texts."""
 
 LARGEST = 3
-_PICTURES = frozenset({"image_url", "image", "input_image"})
 _OF_ROLE: Mapping[str, PartName] = {
     "system": "system",
     "user": "user",
     "assistant": "assistant",
     "tool": "tool_results",
 }
+_MORE_THAN_TEXT = frozenset({"tool_calls", "anthropic_content_blocks"})
 _SAID_BY_NOBODY = frozenset({"summary", "micro", "note", "notice"})
 
 
@@ -121,41 +124,61 @@ class Filling:
         return max(0, self.triggers.effective_tokens - self.measurement.tokens)
 
 
-def fill(loaded: LoadedSession, triggers: Triggers, *, largest: int = LARGEST) -> Filling:
-    """How full the window of a session is, for these triggers."""
+def fill(loaded: LoadedSession, triggers: Triggers, *, image_tokens: int = IMAGE_TOKENS) -> Filling:
+    """How full the window of a session is, for these triggers and this price of a picture."""
     prefix = loaded.session.prefix
+    prefix_tokens = estimate_prefix_tokens(prefix)
     return Filling(
-        composition=compose(prefix, loaded.rows, largest=largest),
-        measurement=measure(loaded, prefix_tokens=estimate_prefix_tokens(prefix)),
+        composition=compose(prefix, loaded.rows, image_tokens=image_tokens),
+        measurement=measure(loaded, prefix_tokens=prefix_tokens, image_tokens=image_tokens),
         measured=_measured(loaded),
         triggers=triggers,
     )
 
 
-def compose(prefix: SessionPrefix, rows: Sequence[Row], *, largest: int = LARGEST) -> Composition:
+def compose(
+    prefix: SessionPrefix,
+    rows: Sequence[Row],
+    *,
+    image_tokens: int = IMAGE_TOKENS,
+    largest: int = LARGEST,
+) -> Composition:
     """Tokens by part: a prefix and the active rows behind it.
 
-    Every row counts as what the store noted for it, as in `measure`, so that the parts add up to
-    exactly what the triggers see where nothing real is known.
+    Every row counts as what the store noted for it, its pictures at their price of today, as in
+    `measure`: the parts add up to exactly what the triggers see where nothing real is known.
     """
     parts: dict[PartName, int] = dict.fromkeys(PARTS, 0)
     parts["tools"] = estimate_tools_tokens(prefix.tools)
     parts["system"] = estimate_prefix_tokens(prefix) - parts["tools"]
+    sized: list[LargeMessage] = []
     for row in rows:
-        for name, tokens in _parts_of(row).items():
+        found = _parts_of(row, image_tokens)
+        for name, tokens in found.items():
             parts[name] += tokens
-    biggest = heapq.nlargest(largest, rows, key=lambda row: (row.tokens, row.id))
-    return Composition(parts, len(rows), tuple(_large(row) for row in biggest if row.tokens))
+        total = sum(found.values())
+        if total:
+            most = max(found, key=lambda name: found[name])
+            sized.append(LargeMessage(row.id, most, total, row.message.get("name") or ""))
+    biggest = heapq.nlargest(largest, sized, key=lambda message: (message.tokens, message.row_id))
+    return Composition(parts, len(rows), tuple(biggest))
 
 
-def _parts_of(row: Row) -> dict[PartName, int]:
+def _parts_of(row: Row, image_tokens: int) -> dict[PartName, int]:
     """One row's tokens by part: what is beside the text is asked for, the text gets the rest."""
     main = _main_part(row)
+    message = wire_message(row)
+    if isinstance(message["content"], str) and not message.keys() & _MORE_THAN_TEXT:
+        return {main: row.tokens}
     found: dict[PartName, int] = {}
-    left = row.tokens
-    for name, message in _beside_text(wire_message(row)):
+    dearer = images_in(message["content"]) * (image_tokens - IMAGE_TOKENS)
+    left = max(0, row.tokens + dearer)
+    for name, alone in _beside_text(message):
         bare = cast(Message, {"role": message["role"], "content": None})
-        tokens = min(left, estimate_message_tokens(message) - estimate_message_tokens(bare))
+        tokens = estimate_message_tokens(alone) - estimate_message_tokens(bare)
+        if name == "pictures":
+            tokens += dearer
+        tokens = min(left, tokens)
         found[name] = found.get(name, 0) + tokens
         left -= tokens
     found[main] = found.get(main, 0) + left
@@ -182,7 +205,7 @@ def _beside_text(message: Message) -> list[tuple[PartName, Message]]:
         found.append(("tool_calls", alone(tool_calls=calls)))
     content = message.get("content")
     if isinstance(content, list):
-        pictures = [part for part in content if part.get("type") in _PICTURES]
+        pictures = [part for part in content if part.get("type") in IMAGE_PART_TYPES]
         if pictures:
             found.append(("pictures", alone(content=pictures)))
     blocks = message.get("anthropic_content_blocks") or ()
@@ -193,12 +216,6 @@ def _beside_text(message: Message) -> list[tuple[PartName, Message]]:
     if compacted:  # the provider's own summary of what came before
         found.append(("summary", alone(anthropic_content_blocks=compacted)))
     return found
-
-
-def _large(row: Row) -> LargeMessage:
-    parts = _parts_of(row)
-    part = max(parts, key=lambda name: parts[name])
-    return LargeMessage(row.id, part, row.tokens, row.message.get("name") or "")
 
 
 def _measured(loaded: LoadedSession) -> MeasuredPrompt | None:

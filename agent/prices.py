@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
-CacheTtl = Literal["5m", "1h"]
+from agent.prompt_caching import CacheTtl
 
 _MILLION = 1_000_000
 _DOTTED_VERSION = re.compile(r"(?<=\d)\.(?=\d)")

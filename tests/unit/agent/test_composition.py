@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.composition import PARTS, compose, fill
@@ -16,7 +17,7 @@ from agent.model_metadata import (
     estimate_prefix_tokens,
     estimate_tokens_rough,
     estimate_tools_tokens,
-    measure,
+    images_in,
     triggers_for,
 )
 from agent.sessions import (
@@ -65,7 +66,7 @@ def loaded(rows: list[Row], **fields: Any) -> LoadedSession:
 @st.composite
 def stored(draw: st.DrawFn) -> list[Row]:
     rows = []
-    for number, message in enumerate(draw(conversations(rows=False)), 1):
+    for number, message in enumerate(draw(conversations(rows=False, max_exchanges=3)), 1):
         wire = draw(st.sampled_from((None, None, "with the memory's notes: 记得")))
         rows.append(
             row(
@@ -78,24 +79,29 @@ def stored(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-@given(stored(), st.text(max_size=200))
-def test_the_parts_add_up_to_the_one_estimate(rows: list[Row], prompt: str) -> None:
+@settings(max_examples=60)
+@given(stored(), st.text(max_size=200), st.integers(50, 8_000))
+def test_the_parts_add_up_to_the_one_estimate(
+    rows: list[Row], prompt: str, image_tokens: int
+) -> None:
     prefix = SessionPrefix("console", "model-1", prompt, TOOLS)
     found = compose(prefix, rows)
     assert tuple(found.parts) == PARTS
     assert all(tokens >= 0 for tokens in found.parts.values())
     assert found.tokens == estimate_prefix_tokens(prefix) + sum(r.tokens for r in rows)
-    size = measure(loaded(rows), prefix_tokens=estimate_prefix_tokens(PREFIX))
-    assert compose(PREFIX, rows).tokens == size.tokens, "what the triggers see"
+    filled = fill(loaded(rows), TRIGGERS, image_tokens=image_tokens)
+    assert filled.composition.tokens == filled.measurement.tokens, "what the triggers see"
+    pictures = sum(images_in(wire_message(r)["content"]) for r in rows)
+    assert filled.composition.parts["pictures"] == pictures * image_tokens
 
 
-@given(stored(), st.data())
-def test_rows_that_were_counted_otherwise_still_add_up(
-    rows: list[Row], data: st.DataObject
-) -> None:
+@settings(max_examples=40)
+@given(stored(), st.lists(st.integers(0, 2_000), min_size=1, max_size=9))
+def test_rows_that_were_counted_otherwise_still_add_up(rows: list[Row], sizes: list[int]) -> None:
     """Another version's estimate stands in the row; it is what the triggers go by."""
     other = [
-        row(r.id, r.message, kind=r.kind, tokens=data.draw(st.integers(0, 2000))) for r in rows
+        row(r.id, r.message, kind=r.kind, tokens=size)
+        for r, size in zip(rows, itertools.cycle(sizes), strict=False)
     ]
     found = compose(PREFIX, other)
     assert found.tokens == estimate_prefix_tokens(PREFIX) + sum(r.tokens for r in other)
