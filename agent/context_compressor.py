@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agent.clock import SystemClock
-from agent.compaction.failures import FailureKind, classify, describe
-from agent.compaction.fallback import deterministic_body
+from agent.compaction.failures import FailureKind
+from agent.compaction.ladder import SummaryLadder
 from agent.compaction.phases import (
     Attempt,
     Plan,
@@ -21,20 +21,17 @@ from agent.compaction.phases import (
 )
 from agent.compaction.policy import (
     after_compression,
-    after_failure,
     after_nothing,
     after_usage,
     after_waste,
     cooldown_left,
     verdict,
 )
-from agent.compaction.prune import calls_by_id, stand_in
 from agent.compaction.spending import Spending
-from agent.compaction.summariser import AuxiliarySideModel, Summariser, Summary, SummaryModel
-from agent.compaction.summary import Readable, SummaryMaterial, SummaryRejected, readable
+from agent.compaction.summariser import AuxiliarySideModel, Summary, SummaryModel
+from agent.compaction.summary import Readable, SummaryMaterial, readable
 from agent.context_engine import ContextEngine, sanitize_memory_context
-from agent.errors import ModelError, ModelUnavailable
-from agent.messages import Message, text_of
+from agent.messages import Message
 from agent.model_metadata import (
     Measurement,
     TriggerRules,
@@ -131,13 +128,14 @@ class ContextCompressor(ContextEngine):
             threshold=threshold_percent, target_ratio=summary_target_ratio
         )
         self._max_tokens = max_tokens or 0
-        self._abort_always = abort_on_summary_failure
-        self._summary_model = summary_model_override
-        self._summary_window_tokens = summary_window_tokens
-        self._named_windows: dict[str | None, int] = {}
         self._clock: Clock = clock or SystemClock()
-        self._side_model: SideModel = side_model or AuxiliarySideModel(
-            {"base_url": base_url, "api_key": api_key, "provider": provider}
+        connection = {"base_url": base_url, "api_key": api_key, "provider": provider}
+        self._ladder = SummaryLadder(
+            side_model or AuxiliarySideModel(connection),
+            self._clock,
+            summary_model=summary_model_override,
+            summary_window_tokens=summary_window_tokens,
+            abort_always=abort_on_summary_failure,
         )
         self._state = CompressionState()
         self._spending = Spending()
@@ -314,93 +312,25 @@ class ContextCompressor(ContextEngine):
         self, covered: list[Readable], material: SummaryMaterial, force: bool
     ) -> Summary | None:
         """Phase 3, with its failure ladder; None: aborted."""
-        if left := self._cooldown(force):
-            reason = self._state.cooldown_reason or "the last summary failed"
-            if self.overflow_proven and not self._abort_always:
-                return self._makeshift(covered, material)
-            self._abort(f"{reason} (next try in {int(left) + 1} s)", None)
-            return None
-        summariser = Summariser(
-            self._side_model,
-            models=self._models(),
-            clock=self._clock,
-            spending=self._spending,
-            on_limit=self._note_summary_limit,
+        rung = self._ladder.climb(
+            covered,
+            material,
+            self._state,
+            SummaryModel(self.model, self.context_length),
+            self._spending,
+            force=force,
+            overflow_proven=self.overflow_proven,
         )
-        try:
-            return summariser.summarise(covered, material)
-        except Exception as exc:  # noqa: BLE001  (a side model is somebody else's code: abort, never drop)
-            return self._failed(covered, material, exc)
-
-    def _cooldown(self, force: bool) -> float:
-        """Seconds for which the summary model is not to be asked; a proven overflow asks once."""
-        left = cooldown_left(self._state, self._clock.now())
-        if force:
-            return 0.0
-        if not left:
-            self._state = self._state.changed(cooldown_ignored=False)
-        elif self.overflow_proven and not self._state.cooldown_ignored:
-            self._state = self._state.changed(cooldown_ignored=True)
-            return 0.0
-        return left
-
-    def _models(self) -> list[SummaryModel]:
-        """Who may be asked, in order, each with its own window."""
-        window = self.context_length
-        own = SummaryModel(self.model, self._lowered(self.model, window))
-        name = self._summary_model
-        if name is None or name == self.model:
-            window = self._summary_window_tokens or window
-            return [SummaryModel(name, self._lowered(name, window))]
-        if self._summary_window_tokens is None:
-            found = resolve_window(name)
-            known = found.source != "default"
-            self._summary_window_tokens = found.tokens if known else min(found.tokens, window)
-        return [SummaryModel(name, self._lowered(name, self._summary_window_tokens)), own]
-
-    def _lowered(self, name: str | None, window_tokens: int) -> int:
-        return min(window_tokens, self._named_windows.get(name, window_tokens))
-
-    def _note_summary_limit(self, model: SummaryModel, window_tokens: int) -> None:
-        self._named_windows[model.name] = window_tokens
-
-    def _failed(
-        self, covered: list[Readable], material: SummaryMaterial, exc: Exception
-    ) -> Summary | None:
-        kind = classify(exc)
-        reason = describe(kind, exc)
-        retry_after = exc.retry_after_seconds if isinstance(exc, ModelUnavailable) else None
-        expected = isinstance(exc, ModelError | SummaryRejected | OSError)
-        log.log(
-            logging.WARNING if expected else logging.ERROR,
-            "compression has no summary",
-            extra={"failure": kind, "error": type(exc).__name__},
-            exc_info=None if expected else exc,
-        )
-        self._state = after_failure(
-            self._state, kind, reason, self._clock.now(), retry_after_seconds=retry_after
-        )
-        self._last_summary_error = reason
-        self._last_summary_auth_failure = kind in ("auth", "missing_key", "quota")
-        self._last_summary_network_failure = kind in ("connection", "timeout")
-        if not self.overflow_proven or self._abort_always:
-            self._abort(reason, kind)
-            return None
-        return self._makeshift(covered, material)
-
-    def _makeshift(self, covered: list[Readable], material: SummaryMaterial) -> Summary:
-        """The summary without a model, for when the history is proven not to fit."""
-        messages = [item.message for item in covered]
-        calls = calls_by_id(messages)
-        lines = {
-            call_id: text_of(stand_in(message, calls.get(call_id))["content"]).strip("[]")
-            for message in messages
-            if message["role"] == "tool" and (call_id := message.get("tool_call_id", ""))
-        }
-        body = deterministic_body(covered, lines, material.previous, material.budget_tokens)
-        self._last_summary_fallback_used = True
-        self._last_summary_dropped_count = len(covered)
-        return Summary(body, 0)
+        self._state = rung.state
+        self._last_summary_error = rung.reason or None
+        self._last_summary_auth_failure = rung.failure in ("auth", "missing_key", "quota")
+        self._last_summary_network_failure = rung.failure in ("connection", "timeout")
+        self._last_summary_fallback_used = rung.makeshift
+        if rung.makeshift:
+            self._last_summary_dropped_count = len(covered)
+        if rung.summary is None:
+            self._abort(rung.reason, rung.failure)
+        return rung.summary
 
     # --- how it ended ---------------------------------------------------------------------------
 
