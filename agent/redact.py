@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 REDACTED = "[REDACTED]"
 
-_EDGE = r"(?<![A-Za-z0-9_\-])"
-"""A key starts where no word is running."""
+_EDGE = r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
+"""A key starts where no word is running; what JSON writes for a line break is no word."""
 
 
 @dataclass(frozen=True, slots=True)
