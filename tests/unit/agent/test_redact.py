@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -81,6 +82,27 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_doing_it_twice_changes_nothing_more(text: str) -> None:
     once = redact_sensitive_text(text)
     assert redact_sensitive_text(once) == once
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\u2028", "密钥", "é"])
+@pytest.mark.parametrize("escaped", [True, False])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-api03-canary0123456789",
+        "ghp_canary0123456789abcdefghij01234567",
+        "AKIACANARY0123456789",
+        "glpat-canary0123456789abcd",
+        "eyJcanaryJhbGciOi.eyJzdWIiOiI.abcdefgh123",
+    ],
+)
+def test_what_json_writes_for_a_line_break_hides_no_key(
+    secret: str, before: str, escaped: bool
+) -> None:
+    given = json.dumps({"content": f"line{before}{secret}{before}line"}, ensure_ascii=escaped)
+    clean = redact_sensitive_text(given)
+    assert "canary" not in clean.lower()
+    assert "[REDACTED]" in clean
 
 
 @pytest.mark.parametrize(
