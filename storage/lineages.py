@@ -24,9 +24,7 @@ from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.repair import plan_repair
 from storage.titles import clean_title, unique_title
-from storage.undoing import Backwards, undo_start, woven
-
-OPENING_CHARS = 200
+from storage.undoing import OPENING_CHARS, Backwards, undo_start, woven
 
 _INFO = (
     "SELECT c.id, c.owner, c.session_key, c.tip_session_id, tip.title, c.created_at,"

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from agent.errors import SessionEnded, SessionNotFound, StaleTurn
+from agent.lineages import (
+    Answering,
+    ConversationInfo,
+    UncompressRequest,
+    Undone,
+    UsageTotals,
+)
 from agent.mail import (
     Cursor,
     InboxItem,
@@ -23,7 +29,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
-from agent.messages import Draft, Entry, Keep, Message, Row, wire_message, without_thinking
+from agent.messages import Draft, Keep, Message, Row
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Appended, Clock, IdSource, Usage
 from agent.sessions import (
@@ -45,8 +51,10 @@ from agent.sessions import (
     TurnTicket,
     UsageAnchor,
 )
-from storage.codec import clean, encode
+from storage.codec import clean
+from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
+from storage.memory_tables import OPEN_STATES, MemoryTables, ReplacedList, Segment, Turn, own
 from storage.repair import (
     DELIBERATE_ENDS,
     check_plan,
@@ -54,33 +62,7 @@ from storage.repair import (
     repaired_in_memory,
 )
 from storage.segment import Term, indexable_text, query_terms, snippet, weigh
-from storage.titles import next_title
 from storage.turns import address_of_key
-
-TurnState = Literal["running", "interrupted", "crashed", "done", "failed", "stopped"]
-_OPEN: tuple[TurnState, ...] = ("running", "interrupted", "crashed")
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A session with everything ever stored in it."""
-
-    session: Session
-    rows: list[Row] = field(default_factory=list)
-    """The list, in order."""
-    replaced: list[Row] = field(default_factory=list)
-    last_seq: int = 0
-
-
-@dataclass(slots=True)
-class _Turn:
-    ticket: TurnTicket
-    session_key: str
-    owner: str
-    started_at: float
-    state: TurnState = "running"
-    crashes: int = 0
-    crash_row_id: int = 0
 
 
 @dataclass(slots=True)
@@ -102,25 +84,20 @@ class MemoryStore:
     ) -> None:
         self._clock = clock
         self._ids = ids
-        self._estimate = estimate
         self._set_aside_notice = set_aside_notice
         self._identity = ids.new("store")
-        self._conversations: dict[str, Conversation] = {}
-        self._routes: dict[str, str] = {}
-        self._segments: dict[str, _Segment] = {}
-        self._turns: dict[str, _Turn] = {}
+        self._tables = MemoryTables(clock, ids, estimate)
+        self._lineages = MemoryLineages(self._tables)
         self._leases: dict[str, _Lease] = {}
         self._mail = MemoryMailbox()
-        self._newest_row_id = 0
 
     # conversations
 
     async def conversation_for_key(self, session_key: str) -> Conversation | None:
-        conversation_id = self._routes.get(session_key)
-        return None if conversation_id is None else self._conversations[conversation_id]
+        return self._tables.conversation_for_key(session_key)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return self._conversations.get(conversation_id)
+        return self._tables.conversations.get(conversation_id)
 
     async def start_conversation(
         self,
@@ -132,200 +109,106 @@ class MemoryStore:
     ) -> Session:
         old = await self.conversation_for_key(session_key)
         if old is not None:
-            tip = self._segments[old.tip_session_id]
+            tip = self._tables.segments[old.tip_session_id]
             if tip.session.ended_at is None:
                 tip.session = replace(
                     tip.session, ended_at=self._clock.now(), end_reason=end_reason
                 )
-        return self._new_conversation(session_key, owner, prefix).session
-
-    def _new_conversation(self, session_key: str, owner: str, prefix: SessionPrefix) -> _Segment:
-        conversation_id, session_id = self._ids.new("c"), self._ids.new("s")
-        now = self._clock.now()
-        self._conversations[conversation_id] = Conversation(
-            conversation_id, owner, session_key, session_id, now
-        )
-        self._routes[session_key] = conversation_id
-        return self._new_segment(session_id, conversation_id, prefix)
-
-    def _new_segment(
-        self,
-        session_id: str,
-        conversation_id: str,
-        prefix: SessionPrefix,
-        parent: Session | None = None,
-        compression: CompressionState | None = None,
-    ) -> _Segment:
-        prefix = replace(copy.deepcopy(prefix), system_prompt=clean(prefix.system_prompt))
-        segment = _Segment(
-            Session(
-                id=session_id,
-                conversation_id=conversation_id,
-                parent_session_id=None if parent is None else parent.id,
-                link=None if parent is None else "continuation",
-                revision=0,
-                prefix=prefix,
-                title=None,
-                started_at=self._clock.now(),
-                ended_at=None,
-                end_reason=None,
-                message_count=0,
-                anchor=None,
-                compression=compression or CompressionState(),
-            )
-        )
-        self._segments[session_id] = segment
-        return segment
+        return self._tables.new_conversation(session_key, owner, prefix).session
 
     # sessions
 
     async def session(self, session_id: str) -> Session:
-        return self._segment(session_id).session
-
-    def _segment(self, session_id: str) -> _Segment:
-        if session_id not in self._segments:
-            raise SessionNotFound(session_id)
-        return self._segments[session_id]
+        return self._tables.segment(session_id).session
 
     async def tip(self, session_id: str) -> Session:
-        return (await self.lineage(session_id))[-1]
+        return self._tables.tip_of(self._tables.segment(session_id).session.conversation_id).session
 
     async def lineage(self, session_id: str) -> list[Session]:
-        chain = [self._segment(session_id).session]
+        chain = [self._tables.segment(session_id).session]
         while chain[0].link == "continuation" and chain[0].parent_session_id is not None:
-            chain.insert(0, self._segments[chain[0].parent_session_id].session)
+            chain.insert(0, self._tables.segments[chain[0].parent_session_id].session)
         while (child := self._child_of(chain[-1].id)) is not None:
             chain.append(child)
         return chain
 
     def _child_of(self, session_id: str) -> Session | None:
-        for segment in self._segments.values():
+        for segment in self._tables.segments.values():
             session = segment.session
             if session.parent_session_id == session_id and session.link == "continuation":
                 return session
         return None
 
-    def _is_live_tip(self, session: Session) -> bool:
-        tip = self._conversations[session.conversation_id].tip_session_id
-        return session.ended_at is None and tip == session.id
-
     async def load(self, session_id: str, *, ticket: TurnTicket | None = None) -> LoadedSession:
-        return self._load(self._segment(session_id), ticket)
+        return self._load(self._tables.segment(session_id), ticket)
 
-    def _load(self, segment: _Segment, ticket: TurnTicket | None) -> LoadedSession:
+    def _load(self, segment: Segment, ticket: TurnTicket | None) -> LoadedSession:
         repair = plan_repair(segment.rows)
         session = segment.session
         others = any(
             turn.state == "running"
             and turn.ticket.conversation_id == session.conversation_id
             and (ticket is None or turn.ticket.turn_id != ticket.turn_id)
-            for turn in self._turns.values()
+            for turn in self._tables.turns.values()
         )
         if repair is not None and (session.ended_at is not None or others):
             return LoadedSession(
-                segment.session, tuple(_own(repaired_in_memory(segment.rows, repair)))
+                segment.session, tuple(own(repaired_in_memory(segment.rows, repair)))
             )
         if repair is not None and repair.is_append:
-            self._append(segment, repair.stubs)
+            self._tables.append(segment, repair.stubs)
         elif repair is not None:
-            self._replace_list(segment, repair.entries)
-        return LoadedSession(segment.session, tuple(_own(segment.rows)))
+            self._tables.replace_list(segment, repair.entries)
+        return LoadedSession(segment.session, tuple(own(segment.rows)))
 
     async def split(self, request: SplitRequest) -> ChangeResult:
-        parent = self._segment(request.parent_id)
-        if request.conversation_id not in self._conversations:
-            raise SessionNotFound(request.conversation_id)
-        tip_id = self._conversations[request.conversation_id].tip_session_id
-        covered = self._covered(parent, request.expected_revision, request.covered_row_id)
-        if covered is None or tip_id != parent.session.id:
-            return ChangeResult(False, self._segments[tip_id].session)
+        tables = self._tables
+        parent = tables.segment(request.parent_id)
+        tip = tables.tip_of(request.conversation_id)
+        covered = tables.covered(parent, request.expected_revision, request.covered_row_id)
+        if covered is None or tip is not parent:
+            return ChangeResult(False, tip.session)
         later = parent.rows[covered:]
         check_plan(request.entries, [row.id for row in parent.rows[:covered]], later=len(later))
-        titles = [session.title for session in await self.lineage(parent.session.id)]
-        child = self._new_segment(
-            self._ids.new("s"),
-            parent.session.conversation_id,
-            request.prefix or parent.session.prefix,
-            parent.session,
+        child = tables.continue_in_child(
+            parent,
+            request.end_reason,
+            [*request.entries, *(Keep(row.id) for row in later)],
+            {row.id: row for row in parent.rows},
             request.compression,
+            prefix=request.prefix,
+            manifest=request.manifest,
         )
-        title = next_title(parent.session.title, titles)
-        child.session = replace(
-            child.session, title=title, manifest=copy.deepcopy(request.manifest)
-        )
-        known = {row.id: row for row in parent.rows}
-        for entry in [*request.entries, *(Keep(row.id) for row in later)]:
-            if isinstance(entry, Keep):
-                self._copy(child, known[entry.row_id])
-            else:
-                self._append(child, (entry,))
-        child.session = replace(child.session, message_count=len(child.rows))
-        parent.session = replace(
-            parent.session, ended_at=self._clock.now(), end_reason=request.end_reason
-        )
-        self._move_tip(child.session)
         if request.lease_holder is not None:
             await self.release_lease(request.conversation_id, request.lease_holder)
         return ChangeResult(True, child.session)
 
-    def _covered(self, segment: _Segment, revision: int, row_id: int) -> int | None:
-        if not self._is_live_tip(segment.session) or segment.session.revision != revision:
-            return None
-        places = [place for place, row in enumerate(segment.rows) if row.id == row_id]
-        return places[0] + 1 if places else None
-
-    def _move_tip(self, session: Session) -> None:
-        conversation = self._conversations[session.conversation_id]
-        self._conversations[conversation.id] = replace(conversation, tip_session_id=session.id)
-
     async def rewrite(self, request: RewriteRequest) -> ChangeResult:
-        target = self._segment(request.session_id)
-        covered = self._covered(target, request.expected_revision, request.covered_row_id)
+        target = self._tables.segment(request.session_id)
+        covered = self._tables.covered(target, request.expected_revision, request.covered_row_id)
         if covered is None:
-            conversation = self._conversations[target.session.conversation_id]
-            return ChangeResult(False, self._segments[conversation.tip_session_id].session)
+            tip = self._tables.tip_of(target.session.conversation_id)
+            return ChangeResult(False, tip.session)
         later = target.rows[covered:]
         check_plan(request.entries, [row.id for row in target.rows[:covered]], later=len(later))
-        self._replace_list(target, [*request.entries, *(Keep(row.id) for row in later)])
+        before = tuple(row.id for row in target.rows)
+        self._tables.replace_list(target, [*request.entries, *(Keep(row.id) for row in later)])
         if request.compression is not None:
+            if request.compression.count > target.session.compression.count:
+                remembered = ReplacedList(before, self._tables.newest_row_id)
+                target.replaced_lists.append(remembered)
             target.session = replace(target.session, compression=request.compression)
         if request.manifest is not None:
             target.session = replace(target.session, manifest=copy.deepcopy(request.manifest))
         return ChangeResult(True, target.session)
 
-    def _replace_list(self, segment: _Segment, entries: Sequence[Entry]) -> None:
-        old, segment.rows = segment.rows, []
-        known = {row.id: row for row in old}
-        changed = False
-        for place, entry in enumerate(entries):
-            row = known.get(entry.row_id) if isinstance(entry, Keep) else None
-            changed = changed or place >= len(old) or row is not old[place]
-            if row is None:
-                assert isinstance(entry, Draft)
-                self._append(segment, (entry,))
-            elif not changed:
-                segment.rows.append(row)
-            elif without_thinking(row.message) is row.message:
-                segment.last_seq += 1
-                segment.rows.append(replace(row, seq=segment.last_seq))
-            else:
-                self._copy(segment, row)
-        kept = {row.id for row in segment.rows}
-        segment.replaced.extend(row for row in old if row.id not in kept)
-        segment.session = replace(
-            segment.session,
-            revision=segment.session.revision + 1,
-            message_count=len(segment.rows),
-            anchor=None,
-        )
-
     async def set_compression(self, session_id: str, state: CompressionState) -> None:
-        segment = self._segments.get(session_id)
+        segment = self._tables.segments.get(session_id)
         if segment is not None and segment.session.ended_at is None:
             segment.session = replace(segment.session, compression=state)
 
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
-        if conversation_id not in self._conversations:
+        if conversation_id not in self._tables.conversations:
             raise SessionNotFound(conversation_id)
         now = self._clock.now()
         lease = self._leases.get(conversation_id)
@@ -340,77 +223,96 @@ class MemoryStore:
         if lease is not None and lease.holder == holder:
             del self._leases[conversation_id]
 
-    # rows
+    # lineages
 
-    def _append(self, segment: _Segment, drafts: Iterable[Draft]) -> list[Row]:
-        stored = []
-        for draft in drafts:
-            message, wire = copy.deepcopy(encode(draft)[1:])
-            self._newest_row_id += 1
-            segment.last_seq += 1
-            row = Row(
-                id=self._newest_row_id,
-                session_id=segment.session.id,
-                seq=segment.last_seq,
-                message=message,
-                created_at=self._clock.now(),
-                wire_content=wire,
-                kind=draft.kind,
-                origin_id=draft.origin_id,
-            )
-            stored.append(replace(row, tokens=self._estimate(wire_message(row))))
-        segment.rows.extend(stored)
-        segment.session = replace(segment.session, message_count=len(segment.rows))
-        return stored
+    async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
+        conversation_id = self._tables.segment(session_id).session.conversation_id
+        return tuple(own(self._lineages.before_compression(self._tables.tip_of(conversation_id))))
 
-    def _copy(self, segment: _Segment, row: Row) -> None:
-        self._newest_row_id += 1
-        segment.last_seq += 1
-        bare = without_thinking(row.message)
-        copied = replace(
-            row,
-            id=self._newest_row_id,
-            session_id=segment.session.id,
-            seq=segment.last_seq,
-            message=bare,
-            origin_id=row.root_id,
-        )
-        if bare is not row.message:
-            copied = replace(copied, tokens=self._estimate(wire_message(copied)))
-        segment.rows.append(copied)
+    async def uncompress(self, request: UncompressRequest) -> ChangeResult:
+        return self._lineages.uncompress(request)
+
+    async def branch(self, session_id: str, session_key: str, owner: str) -> Session:
+        return self._lineages.branch(session_id, session_key, owner)
+
+    async def undo(
+        self, conversation_id: str, turns: int = 1, *, answering: Answering | None = None
+    ) -> Undone:
+        tip = self._tables.tip_of(conversation_id)
+        if answering is not None and self._mail.all_answered((answering.inbox_id,)):
+            raise StaleTurn("this command was answered before")
+        self._tables.require_rest(conversation_id)
+        removed = self._lineages.take_back(tip, turns) if tip.session.ended_at is None else ()
+        undone = Undone(tip.session, removed)
+        if answering is None:
+            return undone
+        self._mail.answer((answering.inbox_id,))
+        owed = self._mail.owe((answering.words(undone),), None, self._clock.now())
+        return replace(undone, owed=owed)
+
+    async def retry(self, opening: TurnOpening) -> TurnTicket | None:
+        claimed = self._claimed_turn(opening)
+        if claimed is not None:
+            return claimed
+        conversation = self._tables.conversation_for_key(opening.session_key)
+        if conversation is None:
+            return None
+        self._tables.require_rest(conversation.id)
+        tip = self._lineages.live_tip(opening.session_key)
+        removed = () if tip is None else self._lineages.take_back(tip, 1)
+        if tip is None or not removed:
+            return None
+        return self._begin(tip, opening, Draft(removed[0].message, removed[0].wire_content))
+
+    async def set_title(self, conversation_id: str, title: str | None) -> Session:
+        return self._lineages.set_title(conversation_id, title)
+
+    async def conversations_of(self, owner: str, *, limit: int = 20) -> list[ConversationInfo]:
+        return self._lineages.infos(owner=owner, limit=limit)
+
+    async def conversations_at(
+        self, session_key: str, *, limit: int = 20
+    ) -> list[ConversationInfo]:
+        return self._lineages.infos(session_key=session_key, limit=limit)
+
+    async def resume(self, session_key: str, conversation_id: str) -> Session:
+        return self._lineages.resume(session_key, conversation_id)
+
+    async def usage_totals(self, conversation_id: str) -> UsageTotals:
+        return self._lineages.usage_totals(conversation_id)
 
     # turns
 
     async def begin_turn(self, opening: TurnOpening) -> TurnTicket:
+        claimed = self._claimed_turn(opening)
+        if claimed is not None:
+            return claimed
+        tip = self._lineages.live_tip(opening.session_key) or self._tables.new_conversation(
+            opening.session_key, opening.owner, opening.prefix
+        )
+        return self._begin(tip, opening, opening.message)
+
+    def _claimed_turn(self, opening: TurnOpening) -> TurnTicket | None:
         for inbox_id in opening.inbox_ids:
-            turn = self._turns.get(self._mail.turn_of(inbox_id) or "")
-            if turn is not None and turn.state in _OPEN:
+            turn = self._tables.turns.get(self._mail.turn_of(inbox_id) or "")
+            if turn is not None and turn.state in OPEN_STATES:
                 turn.state = "running"
                 return turn.ticket
         if opening.inbox_ids and self._mail.all_answered(opening.inbox_ids):
             raise StaleTurn("these messages were answered before")
-        tip = await self._live_tip(opening)
+        return None
+
+    def _begin(self, tip: Segment, opening: TurnOpening, message: Draft) -> TurnTicket:
         repair = plan_repair(_end_of_list(tip.rows))
         if repair is not None and repair.is_append:
-            self._append(tip, repair.stubs)
-        (row,) = self._append(tip, (opening.message,))
+            self._tables.append(tip, repair.stubs)
+        (row,) = self._tables.append(tip, (message,))
         ticket = TurnTicket(self._ids.new("t"), tip.session.conversation_id, tip.session.id, row.id)
-        self._turns[ticket.turn_id] = _Turn(
+        self._tables.turns[ticket.turn_id] = Turn(
             ticket, opening.session_key, opening.owner, self._clock.now()
         )
         self._mail.claim(opening.inbox_ids, ticket.turn_id)
         return ticket
-
-    async def _live_tip(self, opening: TurnOpening) -> _Segment:
-        conversation = await self.conversation_for_key(opening.session_key)
-        if conversation is not None:
-            tip = self._segments[conversation.tip_session_id]
-            if tip.session.ended_at is None:
-                return tip
-            if tip.session.end_reason not in DELIBERATE_ENDS:
-                tip.session = replace(tip.session, ended_at=None, end_reason=None)
-                return tip
-        return self._new_conversation(opening.session_key, opening.owner, opening.prefix)
 
     async def append(
         self,
@@ -421,10 +323,10 @@ class MemoryStore:
         anchor_usage: Usage | None = None,
     ) -> Appended:
         self._running(ticket)
-        return Appended(tuple(_own(self._append_live(ticket, session_id, messages, anchor_usage))))
+        return Appended(tuple(own(self._append_live(ticket, session_id, messages, anchor_usage))))
 
-    def _running(self, ticket: TurnTicket) -> _Turn:
-        turn = self._turns.get(ticket.turn_id)
+    def _running(self, ticket: TurnTicket) -> Turn:
+        turn = self._tables.turns.get(ticket.turn_id)
         if turn is None or turn.state != "running":
             raise StaleTurn(ticket.turn_id)
         return turn
@@ -436,17 +338,19 @@ class MemoryStore:
         messages: Sequence[Draft],
         usage: Usage | None,
     ) -> list[Row]:
-        segment = self._segments.get(session_id)
+        segment = self._tables.segments.get(session_id)
         if (
             segment is None
             or segment.session.conversation_id != ticket.conversation_id
-            or not self._is_live_tip(segment.session)
+            or not self._tables.is_live_tip(segment.session)
         ):
             raise SessionEnded(session_id)
-        stored = self._append(segment, messages)
+        stored = self._tables.append(segment, messages)
         if stored and usage is not None and usage.prompt_tokens > 0:
             anchor = UsageAnchor(usage.prompt_tokens, usage.output_tokens, stored[0].id)
             segment.session = replace(segment.session, anchor=anchor)
+        if usage is not None and usage.prompt_tokens + usage.output_tokens > 0:
+            self._tables.requests.append((ticket.conversation_id, usage))
         return stored
 
     async def finish_turn(
@@ -468,19 +372,19 @@ class MemoryStore:
         return items
 
     async def interrupt_turn(self, ticket: TurnTicket) -> None:
-        turn = self._turns.get(ticket.turn_id)
+        turn = self._tables.turns.get(ticket.turn_id)
         if turn is not None and turn.state == "running":
             turn.state = "interrupted"
 
     async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
         self._leases.clear()
         recovered = []
-        for turn in self._turns.values():
-            if turn.state not in _OPEN:
+        for turn in self._tables.turns.values():
+            if turn.state not in OPEN_STATES:
                 continue
             if turn.state == "running":
                 turn.crashes = 1 if self._progressed(turn) else turn.crashes + 1
-                turn.crash_row_id = self._newest_row_id
+                turn.crash_row_id = self._tables.newest_row_id
                 turn.state = "crashed"
             orderly = turn.state == "interrupted"
             inbox_ids = self._mail.ids_of_turn(turn.ticket.turn_id)
@@ -500,19 +404,19 @@ class MemoryStore:
             )
         return recovered
 
-    def _progressed(self, turn: _Turn) -> bool:
+    def _progressed(self, turn: Turn) -> bool:
         mark = max(turn.crash_row_id, turn.ticket.user_row_id)
         return any(
             row.id > mark
             and row.kind is None
             and row.origin_id is None
             and row.message["role"] in ("assistant", "tool")
-            for segment in self._segments.values()
+            for segment in self._tables.segments.values()
             if segment.session.conversation_id == turn.ticket.conversation_id
-            for row in [*segment.rows, *segment.replaced]
+            for row in [*segment.rows, *segment.replaced, *segment.taken_back]
         )
 
-    def _set_aside(self, turn: _Turn, inbox_ids: tuple[int, ...]) -> None:
+    def _set_aside(self, turn: Turn, inbox_ids: tuple[int, ...]) -> None:
         turn.state = "failed"
         self._mail.answer(inbox_ids)
         address = self._mail.address_of(inbox_ids) or address_of_key(turn.session_key)
@@ -521,11 +425,11 @@ class MemoryStore:
             self._mail.owe((notice,), turn.ticket.conversation_id, self._clock.now())
 
     async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
-        turn = self._turns.get(ticket.turn_id)
-        if turn is None or turn.state not in _OPEN:
+        turn = self._tables.turns.get(ticket.turn_id)
+        if turn is None or turn.state not in OPEN_STATES:
             raise StaleTurn(ticket.turn_id)
         turn.state = "running"
-        tip = self._segments[self._conversations[ticket.conversation_id].tip_session_id]
+        tip = self._tables.tip_of(ticket.conversation_id)
         if tip.session.ended_at is not None and tip.session.end_reason not in DELIBERATE_ENDS:
             tip.session = replace(tip.session, ended_at=None, end_reason=None)
         return self._load(tip, ticket)
@@ -613,19 +517,21 @@ class MemoryStore:
         return sorted(hits, key=lambda hit: (-hit.score, -hit.message_id))[:limit]
 
     def _originals(self, scope: SearchScope) -> Iterable[Row]:
-        for segment in self._segments.values():
-            conversation = self._conversations[segment.session.conversation_id]
+        for segment in self._tables.segments.values():
+            conversation = self._tables.conversations[segment.session.conversation_id]
             if scope.conversation_id not in (None, conversation.id):
                 continue
             if scope.owner not in (None, conversation.owner):
                 continue
+            taken_back = self._tables.taken_back(conversation.id)
             for row in [*segment.rows, *segment.replaced]:
-                if row.origin_id is None and row.kind is None:
+                if row.origin_id is None and row.kind is None and row.id not in taken_back:
                     yield row
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
-        for session_id in self._segments:
-            rows = await self.all_rows(session_id)
+        for session_id, segment in self._tables.segments.items():
+            taken_back = self._tables.taken_back(segment.session.conversation_id)
+            rows = [r for r in await self.all_rows(session_id) if r.root_id not in taken_back]
             if all(row.id != message_id for row in rows):
                 continue
             originals = [row for row in rows if row.origin_id is None and row.kind is None]
@@ -640,9 +546,9 @@ class MemoryStore:
         return []
 
     async def conversation_of_message(self, message_id: int) -> Conversation | None:
-        for session_id, segment in self._segments.items():
+        for session_id, segment in self._tables.segments.items():
             if any(row.id == message_id for row in await self.all_rows(session_id)):
-                return self._conversations[segment.session.conversation_id]
+                return self._tables.conversations[segment.session.conversation_id]
         return None
 
     async def list_sessions(
@@ -650,15 +556,20 @@ class MemoryStore:
     ) -> list[SessionInfo]:
         found = [
             self._info(segment)
-            for segment in reversed(self._segments.values())
+            for segment in reversed(self._tables.segments.values())
             if conversation_id in (None, segment.session.conversation_id)
         ]
         return found[: max(0, limit)]
 
     async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
-        return [self._info(self._segments[i]) for i in session_ids if i in self._segments]
+        segments = self._tables.segments
+        return [self._info(segments[i]) for i in session_ids if i in segments]
 
-    def _info(self, segment: _Segment) -> SessionInfo:
+    async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
+        found = sorted(i for i in self._tables.segments if i.startswith(beginning))
+        return found[: max(0, limit)]
+
+    def _info(self, segment: Segment) -> SessionInfo:
         session = segment.session
         return SessionInfo(
             id=session.id,
@@ -676,31 +587,22 @@ class MemoryStore:
         )
 
     async def active_rows(self, session_id: str) -> list[Row]:
-        return _own(self._segment(session_id).rows)
+        return own(self._tables.segment(session_id).rows)
 
     async def identity(self) -> str:
         return self._identity
 
     async def all_rows(self, session_id: str) -> list[Row]:
-        segment = self._segments.get(session_id)
+        segment = self._tables.segments.get(session_id)
         if segment is None:
             return []
-        return _own(sorted([*segment.rows, *segment.replaced], key=lambda row: row.id))
+        everything = [*segment.rows, *segment.replaced, *segment.taken_back]
+        return own(sorted(everything, key=lambda row: row.id))
 
     # life
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-def _own(rows: Iterable[Row]) -> list[Row]:
-    """Rows that the caller may do anything with."""
-    return [
-        replace(
-            row, message=copy.deepcopy(row.message), wire_content=copy.deepcopy(row.wire_content)
-        )
-        for row in rows
-    ]
 
 
 def _end_of_list(rows: Sequence[Row]) -> Sequence[Row]:

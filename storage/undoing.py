@@ -7,6 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from agent.messages import Row, tool_call_ids
 from agent.sessions import EndReason
 
+OPENING_CHARS = 200
+"""What a list of conversations shows of each one's first message."""
+
 
 def undo_start(rows: Sequence[Row], turns: int) -> int | None:
     """Where the last ``turns`` begin that can be taken back; None: there is nothing.
