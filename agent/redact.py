@@ -1,51 +1,54 @@
 """Owns the recognition of secrets in text; whatever leaves for a model or a log goes through here.
 
 Redact first, cut afterwards: half a key is still a leak, and no pattern knows it any more.
+
+Every kind of secret is known by a literal that stands in it or before it, its anchor. Texts are
+searched for anchors, which takes next to nothing, and an expression is only tried where one was
+found: the time grows with the length of the text whatever is in it, and no single call of an
+expression runs over all of a large one (it would keep every other thread waiting).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 REDACTED = "[REDACTED]"
 
 _EDGE = r"(?:(?<![A-Za-z0-9_\-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 """A key starts where no word is running; what JSON writes for a line break is no word."""
+_WORD = r"(?:(?<!\w)|(?<=\\[nrtbf]))"
+"""A word starts here."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Pattern:
-    """A kind of secret. ``hints``: one of these must be in the text, or the regex need not run.
+class _Kind:
+    """A kind of secret.
 
-    A hint in lower case is looked for without regard to case.
+    What is redacted is the group ``value`` of its expression, or else the whole match.
     """
 
-    hints: tuple[str, ...]
+    anchors: tuple[str, ...]
     regex: re.Pattern[str]
-    replacement: str | Callable[[re.Match[str]], str] = REDACTED
+    """Tried where an anchor begins."""
     any_case: bool = False
-    gate: re.Pattern[str] | None = None
-    """A cheaper regex that has to match the text in lower case first."""
+    """Anchors and expressions are in lower case, and so is the text that they are tried on."""
 
 
-def _prefixed(*prefixes: str, body: str = r"[A-Za-z0-9_\-]{16,}") -> _Pattern:
+def _prefixed(*prefixes: str, body: str = r"[A-Za-z0-9_\-]{16,}") -> _Kind:
     alternatives = "|".join(re.escape(p) for p in prefixes)
-    return _Pattern(prefixes, re.compile(rf"{_EDGE}(?:{alternatives}){body}"))
+    return _Kind(prefixes, re.compile(rf"{_EDGE}(?:{alternatives}){body}"))
 
 
-_SECRET_WORD = (
-    r"(?:api[_\-]?key|apikey|access[_\-]?key|secret[_\-]?key|private[_\-]?key|encryption[_\-]?key"
-    r"|client[_\-]?secret|secret|password|passwd|passphrase|pwd|passwort|auth[_\-]?token"
-    r"|access[_\-]?token|refresh[_\-]?token|id[_\-]?token|session[_\-]?token|bot[_\-]?token"
-    r"|token|credentials?|密码|密碼|パスワード)"
-)
-_VALUE_HINTS = (
+_DISCORD_ID = "|".join(rf"(?<=[MNO][A-Za-z0-9_\-]{{{length}}}\.)" for length in range(22, 28))
+
+_SECRET_NAMES = (
     "key",
     "secret",
-    "passw",
+    "password",
+    "passwd",
     "passphrase",
+    "passwort",
     "pwd",
     "token",
     "credential",
@@ -53,43 +56,35 @@ _VALUE_HINTS = (
     "密碼",
     "パスワード",
 )
-_VALUE_GATE = re.compile(
-    r"(?:key|secret|passw(?:or[dt]|d)|passphrase|pwd|token|credentials?|密码|密碼|パスワード)"
-    r"(?:[_\-][a-z0-9]{1,12})?[\\\"'\s]{0,6}[=:：]"
+"""The word with which the name of a secret ends."""
+_KEY_OWNERS = ("api", "access", "secret", "private", "encryption")
+"""Of all keys these are secret."""
+_KEY = "|".join(rf"(?<={owner})|(?<={owner}[_\-])" for owner in _KEY_OWNERS)
+_NAME = (
+    rf"(?:(?:{_KEY})key|secret|password|passwd|passphrase|passwort|pwd|token|credentials?"
+    r"|密码|密碼|パスワード)"
+)
+_FLAG_NAME = (
+    rf"(?:(?:{'|'.join(_KEY_OWNERS)})[_\-]?key"
+    r"|(?:client[_\-]?)?secret|password|passwd|passphrase|passwort|pwd"
+    r"|(?:(?:auth|access|refresh|id|session|bot)[_\-]?)?token|credentials?|密码|密碼|パスワード)"
 )
 _HARMLESS = re.compile(
-    r"\A(?:\[REDACTED\]|true|false|null|none|nil|undefined|required|optional|string|str|int|\d{1,5}"
+    r"\A(?:\[REDACTED\]\W*|true|false|null|none|nil|undefined|required|optional|string|str|int|\d{1,5}"
     r"|[<{$%*.…(].*)\Z",
     re.IGNORECASE,
 )
 """What stands behind ``token:`` without being one: types, numbers, placeholders, variables."""
 
 
-def _keep_name(match: re.Match[str]) -> str:
-    """Replace the value, keep the name and the quotes."""
-    value = match.group("value")
-    if _HARMLESS.match(value):
-        return match.group(0)
-    return f"{match.group('name')}{REDACTED}{match.groupdict().get('end') or ''}"
-
-
-_PATTERNS: tuple[_Pattern, ...] = (
-    _Pattern(
-        ("PRIVATE KEY",),
-        re.compile(
-            r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:.*?-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-            r"|[A-Za-z0-9+/=\s\\:,\-]*)",
-            re.DOTALL,
-        ),
-    ),
+_KINDS: tuple[_Kind, ...] = (
     _prefixed("sk-ant-", body=r"[A-Za-z0-9_\-]{3,}"),
     _prefixed("sk-"),
     _prefixed("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
     _prefixed("glpat-", "gldt-", "glrt-"),
     _prefixed("xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xapp-", body=r"[A-Za-z0-9\-]{10,}"),
     _prefixed("AKIA", "ASIA", "ABIA", body=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _prefixed("AIza", body=r"[A-Za-z0-9_\-]{35}"),
+    _prefixed("AIza", body=r"[A-Za-z0-9_\-]{35,}"),
     _prefixed("ya29.", body=r"[A-Za-z0-9_\-.]{20,}"),
     _prefixed("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", body=r"[A-Za-z0-9]{16,}"),
     _prefixed("hf_", "gsk_", "xai-", "pplx-", "r8_", "nvapi-", body=r"[A-Za-z0-9_\-]{20,}"),
@@ -97,125 +92,92 @@ _PATTERNS: tuple[_Pattern, ...] = (
     _prefixed("SG.", body=r"[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
     # JSON Web Token: three base64url parts, the first one an object
     _prefixed("eyJ", body=r"[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)?"),
-    # Telegram bot token
-    _Pattern((":AA", ":A"), re.compile(r"(?<![\w])(?:bot)?\d{6,12}:A[A-Za-z0-9_\-]{33,}")),
-    # Discord bot token
-    _Pattern(
-        ("M", "N", "O"),
+    # Telegram bot token; the number before it is public
+    _Kind((":A",), re.compile(r"(?<=\d{6}):(?P<value>A[A-Za-z0-9_\-]{33,})")),
+    # Discord bot token; the part before the first dot is the public id
+    _Kind(
+        (".",),
         re.compile(
-            rf"{_EDGE}[MNO][A-Za-z0-9_\-]{{22,27}}\.[A-Za-z0-9_\-]{{6}}\.[A-Za-z0-9_\-]{{27,}}"
+            r"\.(?=[A-Za-z0-9_\-]{6}\.)"
+            rf"(?:{_DISCORD_ID})"
+            r"(?P<value>[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,})"
         ),
     ),
-    _Pattern(
-        ("discord", "slack.com/services"),
+    _Kind(
+        ("discord.com/api/webhooks/", "discordapp.com/api/webhooks/", "hooks.slack.com/services/"),
         re.compile(
-            r"(?P<name>(?:discord(?:app)?\.com/api/webhooks/\d+/|hooks\.slack\.com/services/))"
-            r"(?P<value>[A-Za-z0-9_\-/]{16,})"
+            r"(?:discord(?:app)?\.com/api/webhooks/\d+/|hooks\.slack\.com/services/)"
+            r"(?P<value>[a-z0-9_\-/]{16,})"
         ),
-        _keep_name,
+        any_case=True,
     ),
     # user:password@host in any URL or connection string
-    _Pattern(
+    _Kind(
         ("://",),
         re.compile(
-            r"(?P<name>[A-Za-z][A-Za-z0-9+.\-]{1,30}://[^\s/:@\"'<>]{0,128}:)"
-            r"(?P<value>[^\s/\"'<>]{1,256})(?P<end>@)"
+            r"(?<=[A-Za-z0-9+.\-]{2})://[^\s/:@\"'<>]{0,128}:(?P<value>[^\s/\"'<>]{1,256})@"
         ),
-        _keep_name,
     ),
     # https://token@host
-    _Pattern(
-        ("://",),
-        re.compile(r"(?P<name>https?://)(?P<value>[A-Za-z0-9_\-]{20,})(?P<end>@)"),
-        _keep_name,
+    _Kind(
+        ("http://", "https://"),
+        re.compile(r"https?://(?P<value>[a-z0-9_\-]{20,})@"),
+        any_case=True,
     ),
-    _Pattern(
+    _Kind(
         ("authorization",),
         re.compile(
-            r"(?P<name>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?"
-            r"(?:(?:bearer|basic|token|bot|digest)\s+)?)(?P<value>[^\s\"',;\\]{6,})",
-            re.IGNORECASE,
+            rf"{_WORD}authorization[\"']?\s*[:=]\s*[\"']?"
+            r"(?:(?:bearer|basic|token|bot|digest)\s+)?(?P<value>[^\s\"',;\\]{6,})"
         ),
-        _keep_name,
         any_case=True,
     ),
-    _Pattern(
+    _Kind(
         ("bearer",),
-        re.compile(r"(?P<name>\bbearer\s+)(?P<value>[A-Za-z0-9_\-.=+/~]{16,})", re.IGNORECASE),
-        _keep_name,
+        re.compile(rf"{_WORD}bearer\s+(?P<value>[a-z0-9_\-.=+/~]{{16,}})"),
         any_case=True,
     ),
-    _Pattern(
+    _Kind(
         ("cookie",),
-        re.compile(r"(?P<name>\b(?:set-)?cookie\s*:\s*)(?P<value>[^\r\n\"']{8,})", re.IGNORECASE),
-        _keep_name,
+        re.compile(rf"{_WORD}cookie\s*:\s*(?P<value>[^\r\n\"']{{8,}})"),
         any_case=True,
     ),
     # ?token=…&sig=… in a URL
-    _Pattern(
-        ("token=", "key=", "sig=", "signature=", "secret=", "password=", "code="),
+    _Kind(
+        ("?", "&"),
         re.compile(
-            r"(?P<name>[?&](?:[a-z_\-]*token|[a-z_\-]*key|sig|x-amz-signature|signature"
-            r"|[a-z_\-]*secret|password|code)=)(?P<value>[^\s&#\"'<>]{6,})",
-            re.IGNORECASE,
+            r"[?&](?:[a-z_\-]*(?:token|key|secret)|(?:x-amz-)?signature|sig|password|code)="
+            r"(?P<value>[^\s&#\"'<>]{6,})"
         ),
-        _keep_name,
         any_case=True,
     ),
     # "password": "…" in JSON, also escaped inside a JSON string
-    _Pattern(
-        _VALUE_HINTS,
+    _Kind(
+        _SECRET_NAMES,
         re.compile(
-            rf"(?P<name>\\?[\"'][A-Za-z0-9_\-.]{{0,40}}{_SECRET_WORD}\\?[\"']\s*:\s*\\?[\"'])"
-            r"(?P<value>(?:[^\"'\\\r\n]|\\(?![\"'])){3,}?)(?P<end>\\?[\"'])",
-            re.IGNORECASE,
+            rf"{_NAME}\\?[\"']\s*:\s*\\?[\"']"
+            r"(?P<value>(?:[^\"'\\\r\n]|\\(?![\"'])){3,}?)\\?[\"']"
         ),
-        _keep_name,
         any_case=True,
-        gate=_VALUE_GATE,
     ),
     # NAME_TOKEN=…, password: …
-    _Pattern(
-        _VALUE_HINTS,
+    _Kind(
+        _SECRET_NAMES,
         re.compile(
-            rf"(?P<name>{_SECRET_WORD}(?:[_\-][A-Za-z0-9]{{1,12}})?\s{{0,3}}[=:：]\s{{0,3}}[\"'`]?)"
-            r"(?P<value>[^\s\"'`,;\\]{6,})",
-            re.IGNORECASE,
+            rf"{_NAME}(?:[_\-][a-z0-9]{{1,12}})?\s{{0,3}}[=:：]\s{{0,3}}[\"'`]?"
+            r"(?P<value>[^\s\"'`,;\\]{6,})"
         ),
-        _keep_name,
         any_case=True,
-        gate=_VALUE_GATE,
     ),
     # my password is …: only what looks like one
-    _Pattern(
-        tuple(
-            f"{word} is "
-            for word in (
-                "key",
-                "secret",
-                "password",
-                "passwd",
-                "passphrase",
-                "pwd",
-                "token",
-                "credential",
-                "credentials",
-            )
-        ),
-        re.compile(
-            rf"(?P<name>{_SECRET_WORD} is [\"'`]?)(?P<value>(?=[^\s]*\d)[^\s\"'`,;\\]{{6,}})",
-            re.IGNORECASE,
-        ),
-        _keep_name,
+    _Kind(
+        _SECRET_NAMES,
+        re.compile(rf"{_NAME} is [\"'`]?(?P<value>(?=[^\s]*\d)[^\s\"'`,;\\]{{6,}})"),
         any_case=True,
     ),
-    _Pattern(
-        ("--pass", "--token", "--secret", "--api", "--auth"),
-        re.compile(
-            rf"(?P<name>--{_SECRET_WORD}\s+[\"']?)(?P<value>[^\s\"'\-][^\s\"']{{3,}})",
-            re.IGNORECASE,
-        ),
-        _keep_name,
+    _Kind(
+        ("--",),
+        re.compile(rf"--{_FLAG_NAME}\s+[\"']?(?P<value>[^\s\"'\-][^\s\"']{{3,}})"),
         any_case=True,
     ),
 )
@@ -233,13 +195,72 @@ def redact_sensitive_text(text: object, *, force: bool = True) -> str:
     clean: str = "" if text is None else str(text)
     if len(clean) < 8:
         return clean
-    lowered = clean.lower()
-    for pattern in _PATTERNS:
-        where = lowered if pattern.any_case else clean
-        for hint in pattern.hints:  # a plain loop: this runs over every text there is
-            if hint in where:
-                if pattern.gate is not None and pattern.gate.search(lowered) is None:
-                    break
-                clean = pattern.regex.sub(pattern.replacement, clean)
-                break
+    clean = _without_private_keys(clean)
+    lowered = _lowered(clean)
+    for kind in _KINDS:
+        for anchor in kind.anchors:  # plain loops: this runs over every text there is
+            if anchor in (lowered if kind.any_case else clean):
+                found = _found(kind, anchor, clean, lowered)
+                if found:
+                    clean = _replaced(clean, found)
+                    lowered = _lowered(clean)
     return clean
+
+
+def _lowered(text: str) -> str:
+    """The text in lower case, every character at its place."""
+    if not text.isascii():
+        # İ would become two characters; ſ is an s to everybody but `lower`.
+        text = text.replace("İ", "I").replace("ſ", "s")
+    return text.lower()
+
+
+def _found(kind: _Kind, anchor: str, clean: str, lowered: str) -> list[tuple[int, int]]:
+    """Where the secrets of a kind are, in order."""
+    where = lowered if kind.any_case else clean
+    by_value = "value" in kind.regex.groupindex
+    found: list[tuple[int, int]] = []
+    at = where.find(anchor)
+    while at >= 0:
+        match = kind.regex.match(where, at)
+        if match is None:
+            at = where.find(anchor, at + 1)
+            continue
+        start, stop = match.span("value") if by_value else match.span()
+        if not _HARMLESS.match(clean[start:stop]):
+            found.append((start, stop))
+        at = where.find(anchor, match.end())
+    return found
+
+
+def _replaced(text: str, spans: list[tuple[int, int]]) -> str:
+    parts: list[str] = []
+    end = 0
+    for start, stop in spans:
+        parts += (text[end:start], REDACTED)
+        end = stop
+    return "".join((*parts, text[end:]))
+
+
+_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,\-]*")
+
+
+def _without_private_keys(text: str) -> str:
+    """The text without PEM blocks; one without an end goes as far as it looks like a key."""
+    if "PRIVATE KEY" not in text:
+        return text
+    ends = _KEY_END.finditer(text)
+    end = next(ends, None)
+    found: list[tuple[int, int]] = []
+    stop = 0
+    while (begin := _KEY_BEGIN.search(text, stop)) is not None:
+        while end is not None and end.start() < begin.end():
+            end = next(ends, None)
+        if end is not None:
+            stop = end.end()
+        elif body := _KEY_BODY.match(text, begin.end()):
+            stop = body.end()
+        found.append((begin.start(), stop))
+    return _replaced(text, found)

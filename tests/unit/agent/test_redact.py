@@ -49,6 +49,13 @@ _BODY = "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4zAbCdEfGh"
         ("密码：abcdef12", "abcdef12"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----", "MIIEow"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r", "b3BlbnNz"),
+        ("a -----BEGIN PRIVATE KEY-----! MII -----END PRIVATE KEY-----", "MII"),
+        ("İİİ password: hunter22", "hunter22"),
+        ("paſſword: hunter22", "hunter22"),
+        ("--client-secret hunter22", "hunter22"),
+        ('{"log": "x\\nauthorization: bearer abcdefgh1234"}', "abcdefgh1234"),
+        ("https://h/?x-amz-signature=abcdef123456", "abcdef"),
+        ("https://h/?mykey=abcdef123456", "abcdef"),
     ],
 )
 def test_secrets_go_and_a_placeholder_stands_for_them(text: str, secret: str) -> None:
@@ -69,6 +76,9 @@ def test_secrets_go_and_a_placeholder_stands_for_them(text: str, secret: str) ->
         "a password is required here",
         "export TOKEN=$TOKEN",
         "commit 3f2a9c1d8e7b6a5f4e3d2c1b0a9f8e7d6c5b4a39",
+        "monkey: banana123 and keyboard=qwertz99",
+        "see https://example.org/?page=keyboard&sort=token_count",
+        "10.0.0.1. and www.example.org.internal.example-of-a-long-name.org",
         "",
     ],
 )
@@ -82,6 +92,14 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_doing_it_twice_changes_nothing_more(text: str) -> None:
     once = redact_sensitive_text(text)
     assert redact_sensitive_text(once) == once
+
+
+def test_every_character_keeps_its_place_in_lower_case() -> None:
+    """Secrets are found in the text in lower case and cut out of the original."""
+    for start in range(0, 0x110000, 0x1000):
+        block = "".join(map(chr, range(start, start + 0x1000)))
+        secret = f"{block} password=hunter22"
+        assert redact_sensitive_text(secret).endswith(f"password={REDACTED}")
 
 
 @pytest.mark.parametrize("before", ["\n", "\t", "\r\n", "\u2028", "密钥", "é"])
@@ -115,6 +133,20 @@ def test_what_json_writes_for_a_line_break_hides_no_key(
         "a_" * 50_000 + "token",
         'password="' * 9000,
         "M" * 100_000,
+        "-----BEGIN PRIVATE KEY-----!" * 3500,
+        "key=" * 25_000,
+        "?key=&token=" * 8000,
+        ":A" * 50_000,
+        "123456:A" * 12_000,
+        "a." * 50_000,
+        "." * 100_000,
+        "--" * 50_000,
+        "\"'" * 50_000,
+        "\\" * 100_000,
+        "密码" * 50_000 + "：",
+        ("authorization" + " " * 5000) * 20,
+        "token_abcdefghijkl" * 5500,
+        ('"password": "' + "x\\" * 490) * 100,
     ],
 )
 def test_no_text_takes_long(text: str) -> None:
