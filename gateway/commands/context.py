@@ -7,14 +7,15 @@ from dataclasses import replace
 from agent.compaction.report import last_compression, read_manifest, verbatim_rows
 from agent.composition import fill
 from agent.lineages import UsageTotals
-from agent.model_metadata import Triggers
-from agent.ports import CompactionDecision, CompactionResult
-from agent.prices import CacheTtl, price_table
+from agent.model_metadata import Triggers, estimate_prefix_tokens
+from agent.ports import CompactionDecision
+from agent.prices import price_table
 from agent.sessions import LoadedSession, Session
 from gateway import texts
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
 from gateway.commands.context_text import ContextReport, chat_text, percent
 from gateway.commands.contract import Call, CommandHost, counted, tip
+from gateway.commands.lineage import hold_limit
 
 
 async def context(host: CommandHost, call: Call) -> str:
@@ -25,7 +26,11 @@ async def context(host: CommandHost, call: Call) -> str:
     session = loaded.session
     due = host.compactors.get(session.conversation_id).due(loaded)
     report = ContextReport(
-        filling=fill(loaded, _triggers_of(host, due)),
+        filling=fill(
+            loaded,
+            _triggers_of(host, due),
+            image_tokens=host.status.image_tokens(session.prefix.model),
+        ),
         due=due,
         last=last_compression(await host.sessions.lineage(session.id)),
         usage=await host.lineages.usage_totals(session.conversation_id),
@@ -50,13 +55,16 @@ async def compress(host: CommandHost, call: Call) -> str:
     loaded = await tip(host, call)
     if loaded is None:
         return texts.NO_CONVERSATION
+    if (before := await _done_already(host, call, loaded)) is not None:
+        return _compressed(host, call, before, loaded, (_size(before), _size(loaded)))
     notices: list[str] = []
     result = await host.compactors.get(loaded.session.conversation_id).compact(
         loaded, "manual", focus=call.argument or None, notify=notices.append
     )
     match result.outcome:
         case "compressed":
-            answer = _compressed(loaded, result, call.argument)
+            sizes = (result.tokens_before, result.tokens_after)
+            answer = _compressed(host, call, loaded, result.loaded, sizes)
             return "\n".join([answer, *(n for n in notices if n and n not in answer)])
         case "aborted":
             return aborted_text(result.reason)
@@ -65,16 +73,48 @@ async def compress(host: CommandHost, call: Call) -> str:
             return nothing_to_do_text(result.reason, len(result.loaded.rows), moved_on)
 
 
-def _compressed(before: LoadedSession, result: CompactionResult, focus: str) -> str:
-    manifest = result.loaded.session.manifest
+async def _done_already(
+    host: CommandHost, call: Call, loaded: LoadedSession
+) -> LoadedSession | None:
+    """The list that was compressed, if a run of this very command did it and could not say so.
+
+    The tip was made since the command came, by a compression, and nobody has said anything in it:
+    a summary is not bought a second time because of a crash.
+    """
+    session = loaded.session
+    if (
+        session.parent_session_id is None
+        or session.started_at < call.record.received_at
+        or any(row.origin_id is None and row.kind is None for row in loaded.rows)
+    ):
+        return None
+    parent = await host.sessions.load(session.parent_session_id)
+    return parent if parent.session.end_reason == "compression" else None
+
+
+def _compressed(
+    host: CommandHost,
+    call: Call,
+    before: LoadedSession,
+    after: LoadedSession,
+    tokens: tuple[int, int],
+) -> str:
+    manifest = after.session.manifest
     return compressed_text(
-        tokens=(result.tokens_before, result.tokens_after),
-        messages=(len(before.rows), len(result.loaded.rows)),
-        verbatim=verbatim_rows(before.rows, result.loaded.rows),
+        tokens=tokens,
+        messages=(len(before.rows), len(after.rows)),
+        verbatim=verbatim_rows(before.rows, after.rows),
         last=None if manifest is None else read_manifest(manifest),
         prices=price_table(),
-        focus=focus,
+        focus=call.argument,
+        can_undo=_size(before) < hold_limit(host.status.triggers()),
     )
+
+
+def _size(loaded: LoadedSession) -> int:
+    """The estimate of everything, as /uncompress counts."""
+    prefix_tokens = estimate_prefix_tokens(loaded.session.prefix)
+    return prefix_tokens + sum(row.tokens for row in loaded.rows)
 
 
 async def status(host: CommandHost, call: Call) -> str:
@@ -86,7 +126,7 @@ async def status(host: CommandHost, call: Call) -> str:
             f"Model: {host.prefix_for(call.record.address.platform).model}",
             f"Window: {_tokens(host.status.window_tokens())}",
             _trigger(host.status.triggers()),
-            _cache(host.status.cache_ttl()),
+            _cache(host.status.cache()),
             texts.NO_CONVERSATION,
         ]
     else:
@@ -96,9 +136,7 @@ async def status(host: CommandHost, call: Call) -> str:
             f"Model: {session.prefix.model}",
             f"Window: {_tokens(host.status.window_tokens())}",
             _trigger(_triggers_of(host, due), due.reason),
-            _cache(
-                host.status.cache_ttl(), await host.lineages.usage_totals(session.conversation_id)
-            ),
+            _cache(host.status.cache(), await host.lineages.usage_totals(session.conversation_id)),
             f"Context: {_context(session, due)}",
             f"Session: {session.id}, {counted(session.message_count, 'message')}, "
             f"{counted(session.compression.count, 'compression')} so far",
@@ -124,14 +162,11 @@ def _trigger(triggers: Triggers, reason: str = "") -> str:
     return f"Compression: from {at:,} tokens on, {share} of the window{held}"
 
 
-def _cache(ttl: CacheTtl | None, usage: UsageTotals | None = None) -> str:
+def _cache(words: str, usage: UsageTotals | None = None) -> str:
     """What the provider is asked to keep, and how much it helped."""
-    if ttl is None:
-        return "Prompt cache: off, this model has none"
-    kept = "five minutes" if ttl == "5m" else "an hour"
     share = None if usage is None else usage.hit_share
-    helped = "" if share is None else f", {percent(round(1000 * share), 1000)} read from it so far"
-    return f"Prompt cache: on, kept {kept}{helped}"
+    helped = "" if share is None else f"; {percent(round(1000 * share), 1000)} read from it so far"
+    return f"Prompt cache: {words}{helped}"
 
 
 def _context(session: Session, due: CompactionDecision) -> str:

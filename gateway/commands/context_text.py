@@ -10,7 +10,8 @@ from agent.composition import PARTS, Filling, LargeMessage, PartName
 from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
-from agent.prices import CacheTtl, PriceTable, money
+from agent.prices import PriceTable, money
+from agent.prompt_caching import CacheTtl
 from gateway.commands.compression_text import ago, last_compression_lines
 from gateway.commands.contract import counted
 

@@ -11,7 +11,7 @@ from agent.lineages import Lineages
 from agent.mail import InboxRecord, OutboxItem
 from agent.model_metadata import Triggers
 from agent.ports import Archive, SessionStore
-from agent.prices import CacheTtl
+from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
 from gateway.commands.listings import Listings
 from gateway.compactors import CompactorCache
@@ -28,8 +28,16 @@ class Status(Protocol):
         """Window, threshold and what else follows from them, as in force now."""
         ...
 
+    def cache(self) -> str:
+        """Is the provider asked to keep what it has read, for how long, and why (in words)?"""
+        ...
+
     def cache_ttl(self) -> CacheTtl | None:
-        """How long the provider keeps what it has read; None: it is not asked to."""
+        """How long it is kept for a person; None: it is not."""
+        ...
+
+    def image_tokens(self, model: str) -> int:
+        """What a picture takes in this model's prompts, as far as is known."""
         ...
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.loop import TurnResult
 from agent.messages import Draft, Message, text_of
-from agent.model_metadata import TriggerRules, Triggers, triggers_for
+from agent.model_metadata import IMAGE_TOKENS, TriggerRules, Triggers, triggers_for
 from agent.ports import (
     CompactionDecision,
     CompactionResult,
@@ -19,7 +19,7 @@ from agent.ports import (
     TurnObserver,
     Usage,
 )
-from agent.prices import CacheTtl
+from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
@@ -147,8 +147,14 @@ class FakeStatus:
     def triggers(self) -> Triggers:
         return triggers_for(200_000, TriggerRules(), max_tokens=8_192)
 
+    def cache(self) -> str:
+        return "on, 5m (a test)"
+
     def cache_ttl(self) -> CacheTtl | None:
         return "5m"
+
+    def image_tokens(self, model: str) -> int:
+        return IMAGE_TOKENS
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         return {"fake": ("running", ""), "other": ("failed-config", "bad token")}

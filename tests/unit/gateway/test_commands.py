@@ -136,12 +136,13 @@ async def test_compress_is_queued_behind_a_run_and_tells_the_numbers(clock: Fake
     gate.set()
     await rig.settle()
     assert rig.compactor.asked == [("manual", "the deploy key")]
-    assert "5,000" in rig.platform.texts()[-1]
-    assert "900" in rig.platform.texts()[-1]
+    said = "".join(rig.platform.texts())
+    for words in ("about 5,000 tokens", "about 900", "Kept in more detail: the deploy key"):
+        assert words in said
     rig.compactor.outcome = "not_needed"
     await say(rig, "/compress")
     await rig.settle()
-    assert rig.platform.texts()[-1].startswith("Nothing to compress: ")
+    assert "Nothing to compress: " in "".join(rig.platform.texts())
 
 
 async def test_stop_detaches_a_compression(clock: FakeClock) -> None:
@@ -246,3 +247,69 @@ async def test_a_command_that_fails_says_so(clock: FakeClock) -> None:
     await rig.settle()
     assert texts.COMMAND_FAILED in rig.platform.texts()
     assert await rig.store.open_inbox() == []
+
+
+async def test_context_tells_what_fills_the_window(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await say(rig, "/context")
+    await rig.settle()
+    assert rig.platform.texts() == [texts.NO_CONVERSATION]
+    await say(rig, "hi")
+    await rig.settle()
+    before = len(rig.platform.texts())
+    await say(rig, "/context")
+    await rig.settle()
+    shown = "".join(rig.platform.texts()[before:])
+    for words in ("of 200,000 tokens", "my instructions", "your messages", "my answers"):
+        assert words in shown
+    assert "Next: at 100,000 tokens" in shown
+    assert rig.compactor.asked == []
+
+
+async def test_context_tells_of_the_last_compression_until_it_is_undone(clock: FakeClock) -> None:
+    from tests.unit.gateway.test_turns import split_at_end
+
+    rig = Rig(clock)
+    await say(rig, "hi")
+    await rig.settle()
+    await split_at_end(rig, "s_1", manifest={"mode": "prune", "pruned": 3})
+    before = len(rig.platform.texts())
+    await say(rig, "/context")
+    await rig.settle()
+    shown = "".join(rig.platform.texts()[before:])
+    assert "Last compression, just now" in shown
+    assert "3 bulky messages" in shown
+    before = len(rig.platform.texts())
+    await say(rig, "/uncompress")
+    await say(rig, "/context")
+    await rig.settle()
+    shown = "".join(rig.platform.texts()[before:])
+    assert "Last compression" not in shown
+    assert "Next: at 160,000 tokens" in shown
+
+
+async def test_a_compression_is_not_paid_twice_because_of_a_crash(clock: FakeClock) -> None:
+    """The command's row is still open, and what it asked for is done: it only has to be said."""
+    from tests.unit.gateway.test_turns import split_at_end
+
+    rig = Rig(clock)
+    await say(rig, "hi")
+    await rig.settle()
+    rig.compactor.gate = asyncio.Event()
+    await say(rig, "/compress")
+    await rig.settle()
+    assert len(rig.compactor.asked) == 1
+    await split_at_end(rig, "s_1", manifest={"mode": "prune", "pruned": 3})
+    rig.kill()
+    rig.compactor.gate = None
+    rig.boot()
+    await rig.recovery.run()
+    await rig.settle()
+    assert len(rig.compactor.asked) == 1
+    shown = "".join(rig.platform.texts())
+    assert "Compressed: 2 messages" in shown
+    assert "3 bulky messages are there in a shorter form." in shown
+    await clock.advance(1)
+    await say(rig, "/compress")
+    await rig.settle()
+    assert len(rig.compactor.asked) == 2, "another command is another wish"

@@ -35,7 +35,7 @@ from tests.unit.gateway.rig import Rig, said
 KEY = '["fake","900","111",null,"111"]'
 
 
-async def split_at_end(rig: Rig, session_id: str) -> str:
+async def split_at_end(rig: Rig, session_id: str, *, manifest: dict[str, Any] | None = None) -> str:
     """Somebody else compresses this session."""
     loaded = await rig.store.load(session_id)
     result = await rig.store.split(
@@ -46,6 +46,7 @@ async def split_at_end(rig: Rig, session_id: str) -> str:
             covered_row_id=loaded.last_row_id,
             entries=tuple(Keep(row.id) for row in loaded.rows),
             compression=CompressionState(count=1),
+            manifest=manifest,
         )
     )
     assert result.applied
