@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from agent.model_metadata import Triggers, start_warnings
-from agent.prices import CacheTtl
+from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
 from gateway.supervisor import Supervisor
@@ -48,10 +48,15 @@ class SelfReport:
 
     def cache_ttl(self) -> CacheTtl | None:
         """As `gateway.commands.contract.Status`."""
-        if self._model == "offline":
+        wanted = self._config.model
+        if not cache_marks(self._model, wanted.base_url).on:
             return None
-        wanted = self._config.model.cache_ttl
-        return "1h" if wanted == "auto" else wanted  # auto: these are people, not jobs
+        return ttl_for(wanted.cache_ttl, for_person=True)
+
+    def cache(self) -> str:
+        """Is the prompt cache used, for how long, and why (or why not)?"""
+        model = self._config.model
+        return cache_line(self._model, model.base_url, model.cache_ttl)
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         """As `gateway.commands.contract.Status`."""
@@ -79,6 +84,7 @@ class SelfReport:
             "model": self._model,
             "window": f"{window.tokens:,} tokens (from: {self._window_source()})",
             "compression from": f"{triggers.effective_tokens:,} tokens{off}",
+            "prompt cache": self.cache(),
         }
         remarks = self.remarks()
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
@@ -99,7 +105,7 @@ class SelfReport:
                 "window_source": self._window_source(),
                 "compression_from_tokens": triggers.effective_tokens,
                 "hygiene_from_tokens": triggers.hygiene_tokens,
-                "cache_ttl": self._config.model.cache_ttl,
+                "prompt_cache": self.cache(),
             },
         )
         if self._model == "offline":

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 from zoneinfo import ZoneInfo
 
 from agent.auxiliary_client import LoopSideModel, install
+from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
 from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
@@ -29,6 +29,7 @@ from agent.mail import Address
 from agent.model_metadata import TriggerRules, Triggers, estimate_prefix_tokens, triggers_for
 from agent.ports import Clock, Compactor, IdSource, LanguageModel, Store
 from agent.prompt import system_prompt
+from agent.prompt_caching import cache_marks
 from agent.sessions import SessionPrefix, session_key
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
@@ -57,7 +58,7 @@ from gateway.self_report import SelfReport
 from gateway.settling import Settling
 from gateway.supervisor import Supervisor
 from gateway.turns import TurnRunner
-from gateway.windows import WindowBook
+from gateway.windows import WindowBook, remembered_image_tokens
 from storage.files import read_portables
 from storage.sqlite import open_archive, open_store
 from storage.store import SqlArchive, SqlStore
@@ -160,8 +161,13 @@ def assemble(
     """Put the parts together; does nothing yet. The console comes on top of ``platforms``."""
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(around.env)
     book = WindowBook(
-        model.name, config.model.base_url, _known_window(config, model), around.home.windows
+        model.name,
+        config.model.base_url,
+        _known_window(config, model),
+        around.home.windows,
+        clock=clock,
     )
+    image_tokens = remembered_image_tokens(around.home.image_tokens)
     factory = CompactorFactory(config, book, model, store, clock, ids)
     triggers = factory.triggers()
     result_tokens = tool_result_tokens(triggers)
@@ -171,7 +177,7 @@ def assemble(
             # A page of recall comes whole: its frame has to fit under the cap as well.
             RecallTool(store, zone=zone, page_tokens=result_tokens * 3 // 5),
         ],
-        result_cap_tokens=result_tokens,
+        result_cap_tokens=lambda: tool_result_tokens(factory.triggers()),
     )
     prompt = system_prompt(config.agent.system_prompt)
 
@@ -198,7 +204,14 @@ def assemble(
         sessions=store,
         lineages=store,
         mailbox=store,
-        loop=TurnLoop(store=store, model=model, tools=tools, settings=_loop(config, triggers)),
+        loop=TurnLoop(
+            store=store,
+            model=model,
+            tools=tools,
+            settings=lambda: _loop(config, model.name, factory.triggers()),
+            cache_watch=CacheWatch(clock),
+            image_tokens=image_tokens,
+        ),
         hygiene=HygieneNet(store, clock),
         compactors=compactors,
         prefix_for=prefix_for,
@@ -310,12 +323,12 @@ def _known_window(config: Config, model: LanguageModel) -> int | None:
     return config.model.context_length
 
 
-def _loop(config: Config, triggers: Triggers) -> LoopSettings:
-    ttl: Literal["5m", "1h"] = "1h" if config.model.cache_ttl == "auto" else config.model.cache_ttl
+def _loop(config: Config, model: str, triggers: Triggers) -> LoopSettings:
+    marks = cache_marks(model, config.model.base_url)
     return LoopSettings(
         max_iterations=config.agent.max_iterations,
         max_tokens=triggers.max_tokens,
-        cache_ttl=ttl,
+        cache_ttl=config.model.cache_ttl if marks.on else None,
     )
 
 

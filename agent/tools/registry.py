@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.compaction.clip import clip_to_tokens
@@ -25,10 +25,12 @@ class ToolRegistry:
         self,
         tools: Iterable[Tool],
         *,
-        result_cap_tokens: int = 4000,
+        result_cap_tokens: int | Callable[[], int] = 4000,
         deadline_seconds: float = 120.0,
     ) -> None:
         """Take the tools in.
+
+        ``result_cap_tokens``: of a result as it is sent; a function where the window may change.
 
         Raises:
             ValueError: two tools have one name.
@@ -66,8 +68,11 @@ class ToolRegistry:
             "name": name,
             "content": text,
         }
+        cap = self._result_cap_tokens
         capped = clip_to_tokens(
-            text, self._result_cap_tokens, reference=f"recall ref {call['id']} has all of it"
+            text,
+            cap if isinstance(cap, int) else cap(),
+            reference=f"recall ref {call['id']} has all of it",
         )
         return Draft(message, wire_content=None if capped == text else capped)
 
