@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from agent.model_metadata import Triggers, start_warnings
+from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
 from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
@@ -26,12 +26,14 @@ class SelfReport:
         book: WindowBook,
         triggers: Callable[[], Triggers],
         prefix_tokens: int,
+        image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
     ) -> None:
         self._config = config
         self._model = model
         self._book = book
         self._triggers = triggers
         self._prefix_tokens = prefix_tokens
+        self._image_tokens = image_tokens
         self._supervisor: Supervisor | None = None
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -54,9 +56,13 @@ class SelfReport:
         return ttl_for(wanted.cache_ttl, for_person=True)
 
     def cache(self) -> str:
-        """Is the prompt cache used, for how long, and why (or why not)?"""
+        """As `gateway.commands.contract.Status`."""
         model = self._config.model
         return cache_line(self._model, model.base_url, model.cache_ttl)
+
+    def image_tokens(self, model: str) -> int:
+        """As `gateway.commands.contract.Status`."""
+        return self._image_tokens(model)
 
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         """As `gateway.commands.contract.Status`."""

@@ -26,7 +26,7 @@ from agent.llm.offline import OfflineModel
 from agent.llm.retry import RetryingModel
 from agent.loop import LoopSettings, TurnLoop
 from agent.mail import Address
-from agent.model_metadata import TriggerRules, Triggers, estimate_prefix_tokens, triggers_for
+from agent.model_metadata import Triggers, estimate_prefix_tokens, triggers_for
 from agent.ports import Clock, Compactor, IdSource, LanguageModel, Store
 from agent.prompt import system_prompt
 from agent.prompt_caching import cache_marks
@@ -57,6 +57,7 @@ from gateway.sdnotify import ServiceManager
 from gateway.self_report import SelfReport
 from gateway.settling import Settling
 from gateway.supervisor import Supervisor
+from gateway.trigger_rules import rules_of
 from gateway.turns import TurnRunner
 from gateway.windows import WindowBook, remembered_image_tokens
 from storage.files import read_portables
@@ -192,6 +193,7 @@ def assemble(
         book=book,
         triggers=factory.triggers,
         prefix_tokens=estimate_prefix_tokens(prefix_for(CONSOLE)),
+        image_tokens=image_tokens.of,
     )
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
@@ -360,13 +362,7 @@ class CompactorFactory:
         self._threads = DaemonThreads()
         self._window_changed: Callable[[], None] = lambda: None
         self._settings = CompactionSettings(enabled=rules.enabled, in_place=rules.in_place)
-        self._rules = TriggerRules(
-            threshold=rules.threshold,
-            max_threshold_tokens=rules.max_threshold_tokens,
-            small_window_floor=rules.small_window_floor,
-            model_thresholds=rules.model_thresholds,
-            target_ratio=rules.target_ratio,
-        )
+        self._rules = rules_of(config)
         install(self._side_model)
 
     def on_window_changed(self, call: Callable[[], None]) -> None:

@@ -24,6 +24,7 @@ from gateway.config.environment import Home, environment, find_config_file, find
 from gateway.config.loading import load_config
 from gateway.config.models import Config
 from gateway.trigger_rules import triggers_of_model
+from gateway.windows import remembered_image_tokens
 
 MOST_NAMED = 5
 """Sessions that are named when a short id fits several."""
@@ -137,10 +138,15 @@ async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
     lineage = await store.lineage(session_id)
     at = next(i for i, session in enumerate(lineage) if session.id == session_id)
     session, rows = lineage[at], tuple(await store.active_rows(session_id))
+    model = session.prefix.model
     return SessionView(
         session=session,
         rows=rows,
-        filling=fill(LoadedSession(session, rows), _triggers(home, session.prefix.model)),
+        filling=fill(
+            LoadedSession(session, rows),
+            _triggers(home, model),
+            image_tokens=remembered_image_tokens(home.image_tokens).of(model),
+        ),
         last=last_compression(lineage[: at + 1]),
         manifest=session.manifest,
         usage=await store.usage_totals(session.conversation_id),
