@@ -181,7 +181,7 @@ def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
         return ""
     by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
     calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
-    seconds = f", {duration(cost.seconds)}" if cost.seconds > 0 else ""
+    seconds = f", {duration(cost.seconds)}" if cost.seconds >= 0.05 else ""
     if not cost.prompt_tokens and not cost.output_tokens:
         return f"The summary was written{by}{calls}{seconds}; its size was not told."
     price = prices.dearest(cost.models)

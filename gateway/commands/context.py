@@ -164,9 +164,10 @@ def _trigger(triggers: Triggers, reason: str = "") -> str:
 
 def _cache(words: str, usage: UsageTotals | None = None) -> str:
     """What the provider is asked to keep, and how much it helped."""
-    share = None if usage is None else usage.hit_share
-    helped = "" if share is None else f"; {percent(round(1000 * share), 1000)} read from it so far"
-    return f"Prompt cache: {words}{helped}"
+    if usage is None or not usage.cache_read_tokens + usage.cache_write_tokens:
+        return f"Prompt cache: {words}"
+    share = percent(usage.cache_read_tokens, usage.prompt_tokens)
+    return f"Prompt cache: {words}; {share} of all prompts was read from it"
 
 
 def _context(session: Session, due: CompactionDecision) -> str:

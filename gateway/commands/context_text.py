@@ -73,8 +73,8 @@ def chat_text(report: ContextReport) -> str:
     parts = [f"• {LABELS[name]}: {tokens:,} ({share})" for name, tokens, share in shares(filling)]
     blocks = [
         head,
-        ["What fills it, estimated:", *parts, *_largest_lines(filling)],
-        [size_source(filling, report.now)],
+        ["What fills it (estimated; share of the window):", *parts, *_largest_lines(filling)],
+        [size_source(filling, report.now), _room(filling)],
         last_compression_lines(report.last, report.prices, report.now),
         cache_lines(report),
         [next_step(report)],
@@ -128,6 +128,15 @@ def size_source(filling: Filling, now: float) -> str:
             )
         case _:
             return "The size is estimated; no answer has brought the real one yet."
+
+
+def _room(filling: Filling) -> str:
+    if not filling.room_tokens:
+        return "There is no room left for an answer."
+    return (
+        f"{filling.room_tokens:,} tokens are free; my next answer may take "
+        f"{filling.answer_tokens:,} of them."
+    )
 
 
 def _largest_lines(filling: Filling) -> list[str]:

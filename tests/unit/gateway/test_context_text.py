@@ -85,7 +85,7 @@ Context: about 41,000 of 200,000 tokens (20 %)
 A token is about four letters. The bar is all that the model can read at once; {MARK} is where I \
 start to summarise.
 
-What fills it, estimated:
+What fills it (estimated; share of the window):
 • my instructions: 412 (0.2 %)
 • tools I can use: 1,310 (0.7 %)
 • your messages: 9,000 (4.5 %)
@@ -94,6 +94,7 @@ What fills it, estimated:
 Largest: a tool's answer (recall) m512, 8,100 tokens
 
 The size is what the model's provider counted 3 minutes ago, with an estimate of what came since.
+159,000 tokens are free; my next answer may take 8,192 of them.
 
 Last compression, 2 hours ago: 142 messages with 93,000 tokens became 24 with 12,000.
 118 messages went into the summary, 31 of them yours: 24 quoted word for word, 7 to be looked up.
@@ -119,6 +120,10 @@ def test_a_young_conversation_has_no_past_to_tell() -> None:
     for absent in ("Last compression", "Prompt cache", "$", "tools I can use"):
         assert absent not in said
     assert "no answer has brought the real one yet" in said
+
+
+def test_a_window_that_is_over_full_says_so() -> None:
+    assert "There is no room left for an answer." in chat_text(report(filling=filling(210_000)))
 
 
 def test_after_a_compression_the_size_is_said_to_be_a_guess() -> None:
