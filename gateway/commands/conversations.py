@@ -30,7 +30,7 @@ async def title(host: CommandHost, call: Call) -> str:
         session = await host.lineages.set_title(conversation.id, call.argument)
         if session.title is None:
             return lineage_text.NOTHING_IN_TITLE
-        return lineage_text.named(session.title, call.argument)
+        return lineage_text.named(session.title)
     session = await host.sessions.session(conversation.tip_session_id)
     return lineage_text.NO_TITLE if session.title is None else lineage_text.titled(session.title)
 

@@ -97,10 +97,8 @@ def titled(title: str) -> str:
     return f"This conversation is called “{shown(title, 100)}”."
 
 
-def named(title: str, wanted: str) -> str:
+def named(title: str) -> str:
     """What it is called from now on."""
-    if title.casefold() == wanted.casefold():
-        return titled(title)
     return f"This conversation is called “{shown(title, 100)}” now."
 
 
