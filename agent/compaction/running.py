@@ -90,6 +90,7 @@ class EngineRunner:
         self._timeout_seconds = timeout_seconds
         self._memory = memory
         self._lowered_window: int | None = None
+        self._unsaid: dict[str, Any] | None = None
 
     @property
     def engine(self) -> ContextEngine:
@@ -225,8 +226,14 @@ class EngineRunner:
     # --- what the engine is told ----------------------------------------------------------------
 
     async def tell_usage(self, figures: dict[str, Any]) -> None:
-        """What a response really took; one that is busy (or late) does not hear of it."""
-        if self._host.busy:
+        """What a response really took; an engine that is busy hears of it after its compression."""
+        self._unsaid = figures
+        if not self._host.busy:
+            await self._say()
+
+    async def _say(self) -> None:
+        figures, self._unsaid = self._unsaid, None
+        if figures is None:
             return
         if self._builtin is not None:
             self._builtin.update_from_response(figures)
@@ -252,6 +259,7 @@ class EngineRunner:
             self._engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
         except Exception:  # a property of somebody else's engine
             log.warning("context engine refused to be marked as compressed", exc_info=True)
+        await self._say()
 
     def lower_window(self, limit_tokens: int) -> int | None:
         """The provider named its window; the new one, or None if it is not lower."""

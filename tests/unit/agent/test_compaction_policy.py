@@ -159,3 +159,116 @@ def test_the_text_carries_the_numbers() -> None:
     assert "85 %" in text
     assert "50 % of the window" in text
     assert "/compress" in pressure.pressure_text(42_500, 50_000, 100_000, automatic=False)
+
+
+# --- what ends a block
+
+
+def blocked(size: Measurement = FULL) -> CompressionState:
+    return after_nothing(after_nothing(CompressionState(), NOW, size), NOW, size)
+
+
+def test_a_block_ends_by_time_or_by_a_fifth_of_growth() -> None:
+    state = blocked()
+    assert not verdict(state, NOW + 1, FULL).allowed
+    assert not verdict(state, NOW + 1, Measurement(143_999, "usage")).allowed
+    assert verdict(state, NOW + 1, Measurement(144_000, "usage")).allowed
+    assert verdict(state, NOW + PROBE_SECONDS, FULL).allowed
+    assert not verdict(state, NOW + 1).allowed
+
+
+def test_an_estimate_is_not_growth_of_a_measured_size() -> None:
+    assert not verdict(blocked(), NOW + 1, Measurement(200_000, "estimate")).allowed
+    assert not verdict(blocked(), NOW + 1, Measurement(200_000, "unknown")).allowed
+    guessed = blocked(Measurement(60_000, "estimate"))
+    assert not verdict(guessed, NOW + 1, Measurement(120_000, "usage")).allowed
+    assert verdict(guessed, NOW + 1, Measurement(72_000, "estimate")).allowed
+    # the first real size takes the estimate's place
+    measured = after_usage(guessed, 110_000, 100_000, NOW + 1)
+    assert not verdict(measured, NOW + 1, Measurement(120_000, "usage")).allowed
+    assert verdict(measured, NOW + 1, Measurement(132_000, "usage")).allowed
+
+
+def test_a_block_that_grew_and_was_useless_again_counts_from_its_new_size() -> None:
+    state = after_compression(blocked(), NOW + 10, mode="summary")
+    state = after_usage(state, 150_000, 100_000, NOW + 11)
+    assert not verdict(state, NOW + 12, Measurement(170_000, "usage")).allowed
+    assert verdict(state, NOW + 12, Measurement(180_000, "usage")).allowed
+
+
+OVER = Measurement(101_000, "usage")
+
+
+def rush(state: CompressionState, gained: int | None, row: int, now: float) -> CompressionState:
+    done = after_compression(state, now, mode="summary")
+    done = after_progress(
+        done,
+        now,
+        gained_tokens=gained,
+        threshold_tokens=100_000,
+        after=Measurement(90_000, "estimate"),
+        seen_row_id=row,
+    )
+    return after_usage(done, 95_000, 100_000, now)
+
+
+def test_three_compressions_with_nothing_new_between_them_block() -> None:
+    state = rush(CompressionState(), None, 1, NOW)
+    for k in range(3):
+        assert verdict(state, NOW, OVER).allowed
+        state = rush(state, 9_999, k + 2, NOW + k)
+    assert verdict(state, NOW + 3, OVER).reason == "too often"
+    assert "too often" in in_words(state, "too often", NOW)
+    # it was 95,000 when it was blocked
+    assert verdict(state, NOW + 3, Measurement(114_000, "usage")).allowed
+    state = rush(state, 19_000, 9, NOW + 4)
+    assert verdict(state, NOW + 5, OVER).allowed
+    assert state.blocked_tokens == 0
+
+
+def test_how_fast_they_come_does_not_matter() -> None:
+    state = CompressionState()
+    for k in range(200):
+        state = rush(state, 10_000, k + 1, NOW)
+        assert verdict(state, NOW, OVER).allowed
+
+
+def test_a_probe_that_is_rushed_too_blocks_for_another_five_minutes() -> None:
+    state, now, runs = CompressionState(), NOW, 0
+    for _ in range(50):  # one try a minute
+        if verdict(state, now, OVER).allowed:
+            runs += 1
+            state = rush(state, 100 if runs > 1 else None, runs, now)
+        now += 60
+    assert runs < 15
+
+
+def test_somebody_who_asked_is_not_judged() -> None:
+    state = CompressionState()
+    for k in range(10):
+        state = rush(state, None, k + 1, NOW)
+    assert state.rushed_streak == 0
+    assert state.seen_row_id == 10
+
+
+def test_a_hold_ends_by_size_or_with_the_next_compression() -> None:
+    held = CompressionState(hold_tokens=160_000)
+    found = verdict(held, NOW, FULL)
+    assert (found.allowed, found.reason) == (
+        False,
+        "compression is held until 160,000 tokens, after /uncompress",
+    )
+    assert not verdict(held, NOW).allowed
+    assert verdict(held, NOW, FULL, ignore_block=True).allowed
+    assert verdict(held, NOW, Measurement(160_000, "usage")).allowed
+    assert not verdict(held, NOW, Measurement(170_000, "unknown", 3_000)).allowed
+    assert after_compression(held, NOW, mode="prune").hold_tokens == 0
+
+
+def test_what_was_paid_in_vain_cools_down_longer_each_time() -> None:
+    state, left = CompressionState(), []
+    for _ in range(4):
+        state = after_waste(state, "no gain", NOW, FULL)
+        left.append(cooldown_left(state, NOW))
+        assert not verdict(state, NOW, FULL, ignore_block=True).allowed
+    assert left == [60, 300, 900, 900]

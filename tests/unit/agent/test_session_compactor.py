@@ -3,82 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agent.compaction.boundary import is_summary
-from agent.compaction.session import CompactionSettings, SessionCompactor
-from agent.context_compressor import ContextCompressor
-from agent.context_engine import ContextEngine
-from agent.daemon_threads import DaemonThreads
+from agent.compaction.session import CompactionSettings
 from agent.errors import ModelConnectionError, ModelTimeout
-from agent.messages import Draft, Message, orphan_results, unanswered_calls
+from agent.messages import orphan_results, unanswered_calls
 from agent.ports import Usage
-from agent.sessions import LoadedSession, SessionPrefix, TurnOpening, TurnTicket
-from gateway.hygiene import HygieneNet, maybe_compress_session, should_compress_session
-from storage.memory import MemoryStore
-from tests.fakes.clock import FakeClock, SequentialIds
-from tests.fakes.side_model import Answer, ScriptedSideModel
-
-PREFIX = SessionPrefix("test", "m", "be kind")
-WINDOW = 20_000
-THREADS = DaemonThreads(4, name="test-engine")
-
-
-class Bench:
-    """A store with one conversation, an engine and a compactor."""
-
-    def __init__(
-        self,
-        clock: FakeClock,
-        *answers: Answer,
-        engine: ContextEngine | None = None,
-        settings: CompactionSettings | None = None,
-        **options: Any,
-    ) -> None:
-        self.clock = clock
-        self.ids = SequentialIds()
-        self.store = MemoryStore(clock, self.ids)
-        self.model = ScriptedSideModel(*answers)
-        self.builtin = ContextCompressor(
-            "m", config_context_length=WINDOW, side_model=self.model, clock=clock
-        )
-        self.engine = engine or self.builtin
-        self.settings = settings
-        self.notices: list[str] = []
-        self.compactor = self.fresh(**options)
-        self.ticket: TurnTicket | None = None
-
-    def fresh(self, **options: Any) -> SessionCompactor:
-        """A compactor without memory of its own, as after a restart."""
-        return SessionCompactor(
-            self.engine,
-            self.store,
-            self.clock,
-            self.ids,
-            self.settings,
-            threads=THREADS,
-            **options,
-        )
-
-    async def say(self, text: str, reply: str, usage: Usage | None = None) -> LoadedSession:
-        opening = TurnOpening(
-            "key", "test:1", (), Draft(cast(Message, {"role": "user", "content": text})), PREFIX
-        )
-        ticket = await self.store.begin_turn(opening)
-        final = Draft(cast(Message, {"role": "assistant", "content": reply}))
-        await self.store.finish_turn(
-            ticket, ticket.session_id, "done", final=final, anchor_usage=usage
-        )
-        return await self.store.load(ticket.session_id)
-
-    async def talk(self, count: int, chars: int = 2000) -> LoadedSession:
-        for k in range(count):
-            loaded = await self.say(f"question {k} " + "q" * chars, f"answer {k} " + "a" * chars)
-        return loaded
+from tests.fakes.clock import FakeClock
+from tests.fakes.compaction_bench import PREFIX, Bench, Foreign, Work
 
 
 async def test_over_the_threshold_it_splits_and_nothing_is_lost(clock: FakeClock) -> None:
@@ -254,38 +190,6 @@ async def test_switched_off_only_the_user_compresses(clock: FakeClock) -> None:
 
 # --- engines of others
 
-Work = Callable[[list[dict[str, Any]]], Any]
-
-
-class Foreign(ContextEngine):
-    """An engine that does what a test says, with the arguments of the oldest ones."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.told: list[tuple[str, dict[str, Any]]] = []
-        self.usages: list[dict[str, Any]] = []
-        self.update_model("m", WINDOW)
-        self.threshold_tokens = WINDOW // 2
-
-    @property
-    def name(self) -> str:
-        return "foreign"
-
-    def update_from_response(self, usage: dict[str, Any]) -> None:
-        self.usages.append(usage)
-
-    def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        return (prompt_tokens or 0) >= self.threshold_tokens
-
-    def compress(  # type: ignore[override]
-        self, messages: list[dict[str, Any]], current_tokens: int | None = None
-    ) -> list[dict[str, Any]]:
-        return cast(list[dict[str, Any]], self.work(messages))
-
-    def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        self.told.append((session_id, kwargs))
-        raise RuntimeError("not interested")
-
 
 def orphaned(messages: list[dict[str, Any]]) -> Any:
     return [
@@ -367,104 +271,3 @@ async def test_a_foreign_engine_that_fails_changes_nothing(clock: FakeClock, wor
     saved = await rescued.compact(result.loaded, "overflow", overflow_proven=True)
     assert saved.outcome == "compressed"
     assert any(is_summary(row.message) for row in saved.loaded.rows)
-
-
-# --- the last net
-
-
-def test_the_net_by_plain_values() -> None:
-    assert not should_compress_session(3, True, enabled=True).fires
-    assert should_compress_session(4, True, enabled=True).fires
-    assert not should_compress_session(100, False, enabled=True).fires
-    assert should_compress_session(5000, False, enabled=True).fires
-    assert not should_compress_session(5000, True, enabled=False).fires
-
-
-async def test_hygiene_pays_once_and_is_silent(clock: FakeClock) -> None:
-    bench = Bench(clock)
-    loaded = await bench.talk(17)
-    said: list[str] = []
-    outcomes = []
-    for _ in range(3):
-        result = await maybe_compress_session(
-            loaded, engine=bench.engine, store=bench.store, clock=clock, notify=said.append
-        )
-        outcomes.append(result.outcome)
-        loaded = await bench.store.load(result.session_id)
-        assert result.loaded.rows == loaded.rows
-    assert outcomes == ["compressed", "not_needed", "not_needed"]
-    assert len(bench.model.asked) == 1
-    assert said == []
-    assert sum(row.tokens for row in loaded.rows) < 0.85 * WINDOW
-
-
-async def test_three_messages_on_a_nearly_full_window_pay_for_one_summary(
-    clock: FakeClock,
-) -> None:
-    bench = Bench(clock)
-    bench.engine = ContextCompressor(
-        "m", config_context_length=200_000, side_model=bench.model, clock=clock, max_tokens=8192
-    )
-    for k in range(278):
-        anchor = Usage(30, 500, 178_000, 1_970) if k == 277 else None
-        loaded = await bench.say(f"question {k} " + "q" * 1250, f"answer {k} " + "a" * 1250, anchor)
-    for k in range(3):
-        result = await maybe_compress_session(
-            loaded, engine=bench.engine, store=bench.store, clock=clock, notify=None
-        )
-        if k == 0:
-            assert result.tokens_before >= 180_000
-        loaded = await bench.say("and now?", "this", Usage(60_000))
-        await clock.advance(60)
-    assert len(bench.model.asked) == 1
-    assert sum(row.tokens for row in loaded.rows) < 170_000
-
-
-async def test_hygiene_aborts_with_a_reason_once_and_the_turn_goes_on(clock: FakeClock) -> None:
-    bench = Bench(clock, ModelConnectionError("gone"))
-    loaded = await bench.talk(17)
-    said: list[str] = []
-
-    async def notify(text: str) -> None:
-        said.append(text)
-
-    for _ in range(3):
-        loaded = await bench.store.load(loaded.session.id)
-        result = await maybe_compress_session(
-            loaded, engine=bench.engine, store=bench.store, clock=clock, notify=notify
-        )
-        assert result.outcome == "aborted"
-        assert result.session_id == loaded.session.id
-        await clock.advance(31)
-    assert len(bench.model.asked) == 3
-    assert len(said) == 1
-    assert "connection" in said[0]
-
-
-async def test_hygiene_ignores_anti_thrash_but_no_cooldown(clock: FakeClock) -> None:
-    bench = Bench(clock)
-    loaded = await bench.talk(17)
-    now = clock.now()
-    blocked = loaded.session.compression.changed(ineffective_count=2, blocked_at=now)
-    await bench.store.set_compression(
-        loaded.session.id, blocked.changed(cooldown_until=now + 50, cooldown_reason="quota")
-    )
-    loaded = await bench.store.load(loaded.session.id)
-    net = HygieneNet(bench.store, clock)
-    compactor = bench.fresh()
-    assert await net(loaded, compactor, bench.notices.append) is loaded
-    assert bench.model.asked == []
-    await clock.advance(51)
-    assert not compactor.due(loaded).due
-    assert (await net(loaded, compactor, bench.notices.append)).session.id != loaded.session.id
-
-
-async def test_hygiene_works_with_any_engine(clock: FakeClock) -> None:
-    engine = Foreign(lambda messages: [{"role": "user", "content": "s"}, *messages[-2:]])
-    bench = Bench(clock, engine=engine)
-    loaded = await bench.talk(17)
-    result = await maybe_compress_session(
-        loaded, engine=engine, store=bench.store, clock=clock, notify=None
-    )
-    assert result.outcome == "compressed"
-    assert result.session_id != loaded.session.id
