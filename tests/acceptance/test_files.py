@@ -52,7 +52,7 @@ async def test_a_conversation_moves_to_another_home(world: World, tmp_path: Path
     found = json.loads(
         (await run_command(world.home, "sessions", "search", "something", "--json")).stdout
     )
-    assert [hit["session_id"] for hit in found] == [other_id]
+    assert {hit["session_id"] for hit in found} == {other_id}
 
     page = await run_command(world.home, "sessions", "export", session_id, "--format", "markdown")
     assert "remember the blue door" in page.stdout
