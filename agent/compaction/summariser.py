@@ -211,7 +211,7 @@ class Summariser:
                 lowered = True
                 continue
             try:
-                return read_answer(response)
+                return read_answer(response, prompt=prompt, max_tokens=max_tokens)
             except SummaryRejected as exc:
                 self._spending.failed_calls += 1
                 if exc.kind not in ("truncated", "thinking_only") or asked_again or lowered:

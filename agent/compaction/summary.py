@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -214,7 +215,9 @@ def _inert(text: str) -> str:
 
 # --- what its answer is worth -------------------------------------------------------------------
 
-RejectKind = Literal["empty", "tool_only", "thinking_only", "refusal", "truncated", "not_text"]
+RejectKind = Literal[
+    "empty", "tool_only", "thinking_only", "refusal", "truncated", "not_text", "echo", "too_long"
+]
 
 
 class SummaryRejected(Exception):
@@ -227,11 +230,23 @@ class SummaryRejected(Exception):
 
 _THINK = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _NOTHING = frozenset({"null", "none", "undefined", "n/a", '""', "''", "{}", "[]", "nan"})
+_JSON_FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")
 _COMPLETE = frozenset({"end_turn", "stop_sequence", "stop"})
 
 
-def read_answer(response: ModelResponse) -> str:
+ECHO_MIN_CHARS = 400
+_ECHO_LINE_CHARS = 20
+IMPOSSIBLE_LENGTH = 2
+"""So many times the allowed length is no error of the estimate any more."""
+
+
+def read_answer(response: ModelResponse, *, prompt: str = "", max_tokens: int = 0) -> str:
     """The summary's body: secrets out, frames of our own and of the model's taken off.
+
+    Args:
+        response: The answer.
+        prompt: What was asked; an answer that mostly repeats it is no summary.
+        max_tokens: How long it was allowed to get; 0: not known.
 
     Raises:
         SummaryRejected: Nothing in it can be used, or it is not complete.
@@ -252,9 +267,41 @@ def read_answer(response: ModelResponse) -> str:
         raise SummaryRejected("tool_only" if message.get("tool_calls") else "truncated")
     if text.casefold() in _NOTHING or not any(ch.isalnum() for ch in text):
         raise SummaryRejected("empty")
-    if text[:15].casefold().startswith(("<!doctype", "<html")):
+    if text[:15].casefold().startswith(("<!doctype", "<html")) or _is_json(text):
         raise SummaryRejected("not_text")
     body = clean_body(text)
     if not body:
         raise SummaryRejected("empty")
+    if max_tokens and estimate_tokens_rough(body) > IMPOSSIBLE_LENGTH * max_tokens:
+        raise SummaryRejected("too_long")
+    if _is_echo(body, prompt):
+        raise SummaryRejected("echo")
     return body
+
+
+def _is_json(text: str) -> bool:
+    """Is it an object or a list, like a gateway's error with status 200?"""
+    inner = _JSON_FENCE.sub("", text).strip()
+    if not inner.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(inner)
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
+
+
+def _is_echo(body: str, prompt: str) -> bool:
+    """Is most of it copied from the conversation, line by line?
+
+    A summary may repeat the summary so far, and quote; quotes stand behind a dash or in a sentence.
+    """
+    if len(body) < ECHO_MIN_CHARS:
+        return False
+    asked = prompt.partition("<conversation>\n")[2].rpartition("\n</conversation>")[0]
+    said = {line.strip() for line in asked.splitlines()}
+    lines = [line.strip() for line in body.splitlines()]
+    copied = sum(len(line) for line in lines if len(line) >= _ECHO_LINE_CHARS and line in said)
+    return copied * 2 > sum(map(len, lines))

@@ -242,7 +242,7 @@ def _thinking(author: _Author) -> None:
 
 def _huge(author: _Author) -> None:
     author.user(2)
-    author.round_of_tools(sentences=author.rng.choice((150, 400, 1200)), facts=5)
+    author.round_of_tools(sentences=author.rng.choice((100, 200, 500)), facts=5)
     author.reply(3)
 
 
