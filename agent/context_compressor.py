@@ -33,6 +33,7 @@ from agent.compaction.summary import Readable, SummaryMaterial, readable
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.messages import Message
 from agent.model_metadata import (
+    IMAGE_TOKENS,
     Measurement,
     TriggerRules,
     Triggers,
@@ -121,6 +122,8 @@ class ContextCompressor(ContextEngine):
         """Set while the provider's word stands that the history does not fit any more."""
         self.fixed_tokens = 0
         """Estimate of what every request carries beside the messages: system prompt and tools."""
+        self.image_tokens = IMAGE_TOKENS
+        """What a picture takes."""
         self.size_is_estimated = False
         """Set while the size that `compress` is given was not measured."""
         self.last_attempt = LastAttempt()
@@ -291,6 +294,7 @@ class ContextCompressor(ContextEngine):
             protect_last_n=self.protect_last_n,
             decayed=self._state.count > 0 or self.compression_count > 0,
             fixed_tokens=self.fixed_tokens,
+            image_tokens=self.image_tokens,
             current_tokens=current_tokens,
             now=self._clock.now(),
         )

@@ -20,6 +20,7 @@ from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ConfigError
 from agent.exchange.records import TakenIn
+from agent.image_tokens import ImageTokens
 from agent.llm.anthropic import AnthropicModel, preload
 from agent.llm.background import in_daemon_thread
 from agent.llm.offline import OfflineModel
@@ -169,7 +170,7 @@ def assemble(
         clock=clock,
     )
     image_tokens = remembered_image_tokens(around.home.image_tokens)
-    factory = CompactorFactory(config, book, model, store, clock, ids)
+    factory = CompactorFactory(config, book, model, store, clock, ids, image_tokens)
     triggers = factory.triggers()
     result_tokens = tool_result_tokens(triggers)
     tools = ToolRegistry(
@@ -350,6 +351,7 @@ class CompactorFactory:
         store: Store,
         clock: Clock,
         ids: IdSource,
+        image_tokens: ImageTokens,
     ) -> None:
         rules = config.compression
         self._config = config
@@ -359,6 +361,7 @@ class CompactorFactory:
         self._store = store
         self._clock = clock
         self._ids = ids
+        self._image_tokens = image_tokens
         self._threads = DaemonThreads()
         self._window_changed: Callable[[], None] = lambda: None
         self._settings = CompactionSettings(enabled=rules.enabled, in_place=rules.in_place)
@@ -404,6 +407,7 @@ class CompactorFactory:
             self._settings,
             threads=self._threads,
             on_limit=self._lower_window,
+            image_tokens=self._image_tokens.of,
         )
 
 

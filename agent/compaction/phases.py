@@ -15,7 +15,7 @@ from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.summary import Readable
 from agent.compaction.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, is_real_user, newest_real_user, text_of
-from agent.model_metadata import Triggers, estimate_messages_tokens_rough, messages_tokens
+from agent.model_metadata import IMAGE_TOKENS, Triggers, messages_tokens
 
 PRUNE_ENOUGH_RATIO = 0.6
 """Pruning alone is enough if it brings the prompt to this share of the threshold."""
@@ -37,6 +37,7 @@ class Plan:
     pruned: Mapping[int, Message]
     fixed_tokens: int
     """System prompt and tools, where they are not in the list."""
+    image_tokens: int
     current_tokens: int
     """Prompt size as it was given; 0: not known."""
     bias: float
@@ -54,8 +55,11 @@ class Plan:
 
     def projected(self, messages: Sequence[Message]) -> int:
         """The prompt size to expect from a list."""
-        estimate = estimate_messages_tokens_rough(messages) + self.fixed_tokens
-        return int(estimate * self.bias)
+        return int((self.size_of(messages) + self.fixed_tokens) * self.bias)
+
+    def size_of(self, messages: Sequence[Message]) -> int:
+        """Estimate of a list, pictures at the price of this plan."""
+        return sum(messages_tokens(messages, image_tokens=self.image_tokens))
 
     @property
     def new_middle(self) -> list[Message]:
@@ -86,12 +90,13 @@ def make_plan(
     protect_last_n: int,
     decayed: bool,
     fixed_tokens: int = 0,
+    image_tokens: int = IMAGE_TOKENS,
     current_tokens: int | None = None,
     now: float = 0.0,
 ) -> Plan:
     """Phases 1 and 2: where to cut, and what pruning outside the tail gives."""
     whole = repair_pairs([_with_content(message) for message in messages])
-    tokens = messages_tokens(whole)
+    tokens = messages_tokens(whole, image_tokens=image_tokens)
     rules = CutRules(
         protect_first_n=0 if decayed else protect_first_n,
         protect_last_n=protect_last_n,
@@ -109,6 +114,7 @@ def make_plan(
         cut=cut,
         pruned=prune_messages(whole, outside),
         fixed_tokens=fixed_tokens,
+        image_tokens=image_tokens,
         current_tokens=real,
         bias=min(MAX_BIAS, max(1.0, real / estimate)) if estimate else 1.0,
         triggers=triggers,
@@ -199,7 +205,7 @@ def refusal(plan: Plan, attempt: Attempt) -> str:
     problem = problem_with(plan.messages, attempt.messages, plan.newest_user) or _lost(attempt)
     if problem:
         return problem
-    after = estimate_messages_tokens_rough(attempt.messages)
+    after = plan.size_of(attempt.messages)
     if after >= plan.estimated_tokens:
         return "nothing could be made smaller"
     return ""
@@ -251,7 +257,7 @@ def _attempt(
     loss = Loss(
         mode=mode,
         tokens_before=plan.estimated_tokens,
-        tokens_after=estimate_messages_tokens_rough(result),
+        tokens_after=plan.size_of(result),
         rows_before=len(plan.messages),
         rows_after=len(result),
         pruned=pruned,

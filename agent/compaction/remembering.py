@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import fields, replace
 
-from agent.model_metadata import Measurement, estimate_prefix_tokens, measure
+from agent.model_metadata import IMAGE_TOKENS, Measurement, estimate_prefix_tokens, measure
 from agent.ports import SessionStore
 from agent.sessions import CompressionState, LoadedSession, SessionPrefix
 
@@ -15,8 +16,12 @@ MAX_STATES = 4
 class StateMemory:
     """The newest compression states of the sessions at hand, and the store behind them."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(
+        self, store: SessionStore, image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS
+    ) -> None:
+        """``image_tokens``: what a picture takes in a model's prompts."""
         self._store = store
+        self._image_tokens = image_tokens
         self._states: OrderedDict[str, CompressionState] = OrderedDict()
         self._prefix: tuple[SessionPrefix, int] | None = None
 
@@ -63,8 +68,16 @@ class StateMemory:
 
     def measure(self, loaded: LoadedSession) -> Measurement:
         """The size of the session's next prompt, and how far to trust it."""
-        prefix_tokens = self.prefix_tokens(loaded.session.prefix)
-        return measure(self.current(loaded), prefix_tokens=prefix_tokens)
+        prefix = loaded.session.prefix
+        return measure(
+            self.current(loaded),
+            prefix_tokens=self.prefix_tokens(prefix),
+            image_tokens=self.image_tokens(prefix),
+        )
+
+    def image_tokens(self, prefix: SessionPrefix) -> int:
+        """What a picture takes in this session."""
+        return self._image_tokens(prefix.model)
 
     def prefix_tokens(self, prefix: SessionPrefix) -> int:
         """Estimate of what every request of the session carries beside its messages."""

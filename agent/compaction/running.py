@@ -16,7 +16,7 @@ from agent.daemon_threads import DaemonThreads
 from agent.engine_host import EngineHost, accepted_keywords
 from agent.errors import EngineError
 from agent.messages import Message, to_engine
-from agent.model_metadata import Measurement, Window
+from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
 from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger
 from agent.sessions import CompressionState, LoadedSession
 
@@ -33,6 +33,7 @@ class Order:
     size: Measurement
     """Of its next prompt, as far as known."""
     prefix_tokens: int
+    image_tokens: int = IMAGE_TOKENS
     focus: str | None = None
     overflow_proven: bool = False
 
@@ -125,6 +126,7 @@ class EngineRunner:
         def work() -> Any:
             engine.restore(order.state)
             engine.fixed_tokens = order.prefix_tokens
+            engine.image_tokens = order.image_tokens
             engine.size_is_estimated = order.size.source != "usage"
             engine.overflow_proven = order.overflow_proven
             copies = [dict(message) for message in given]

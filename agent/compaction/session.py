@@ -18,7 +18,7 @@ from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.messages import is_real_user
-from agent.model_metadata import HYGIENE_RATIO, Measurement
+from agent.model_metadata import HYGIENE_RATIO, IMAGE_TOKENS, Measurement
 from agent.ports import (
     Clock,
     CompactionDecision,
@@ -63,6 +63,7 @@ class SessionCompactor:
         fallback: ContextCompressor | None = None,
         on_limit: Callable[[int], None] = lambda tokens: None,
         memory_text: MemoryText | None = None,
+        image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
     ) -> None:
         """Take the parts of one conversation.
 
@@ -76,6 +77,7 @@ class SessionCompactor:
             fallback: Steps in for a third-party engine, only after a proven overflow.
             on_limit: Told when the provider named a smaller window than was assumed.
             memory_text: What the memory wants every summary to keep; it may fail or be slow.
+            image_tokens: What a picture takes in a model's prompts (`agent.image_tokens`).
         """
         self._settings = settings or CompactionSettings()
         self._runner = EngineRunner(
@@ -86,7 +88,7 @@ class SessionCompactor:
             timeout_seconds=self._settings.compress_timeout_seconds,
             memory=memory_text,
         )
-        self._memory = StateMemory(store)
+        self._memory = StateMemory(store, image_tokens)
         self._committer = Committer(
             self._runner,
             self._memory,
@@ -173,6 +175,7 @@ class SessionCompactor:
             trigger=trigger,
             size=self.measure(loaded),
             prefix_tokens=self._memory.prefix_tokens(loaded.session.prefix),
+            image_tokens=self._memory.image_tokens(loaded.session.prefix),
             focus=focus,
             overflow_proven=overflow_proven,
         )
