@@ -22,6 +22,10 @@ class SummaryCost:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     seconds: float = 0.0
+    failed_calls: int = 0
+    """Those of the calls that never came back: what they took, nobody says."""
+    unmeasured_calls: int = 0
+    """Those that came back without their figures."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -125,6 +129,8 @@ def _cost(value: object) -> SummaryCost | None:
         cache_read_tokens=_count(cost.get("cache_read_tokens")),
         cache_write_tokens=_count(cost.get("cache_write_tokens")),
         seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+        failed_calls=_count(cost.get("failed_calls")),
+        unmeasured_calls=_count(cost.get("unmeasured_calls")),
     )
 
 

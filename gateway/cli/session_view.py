@@ -10,11 +10,12 @@ from agent.compaction.report import CompressionReport
 from agent.composition import PARTS, Filling, PartName
 from agent.lineages import UsageTotals
 from agent.messages import Row, text_of
-from agent.prices import PriceTable
+from agent.prices import PriceTable, money
+from agent.prompt_caching import CacheTtl
 from agent.sessions import Session
 from gateway.cli.output import plain, table, when
-from gateway.commands.compression_text import cost_text, kept_lines, sizes
-from gateway.commands.context_text import bar, percent
+from gateway.commands.compression_text import cost_text, cost_usd, kept_lines, sizes
+from gateway.commands.context_text import bar, percent, usage_usd
 from gateway.commands.contract import counted
 
 LABELS: Mapping[PartName, str] = {
@@ -45,6 +46,7 @@ class SessionView:
     usage: UsageTotals
     """Of the whole conversation."""
     prices: PriceTable
+    cache_ttl: CacheTtl
 
 
 # --- for scripts --------------------------------------------------------------------------------
@@ -92,10 +94,22 @@ def _context(view: SessionView) -> dict[str, Any]:
         "room_tokens": filling.room_tokens,
         "answer_tokens": filling.answer_tokens,
         "compressions": view.session.compression.count,
-        "last_compression": None if view.last is None else asdict(view.last),
+        "last_compression": _last_json(view),
         "manifest": None if view.manifest is None else dict(view.manifest),
-        "usage": {**asdict(usage), "hit_share": usage.hit_share},
+        "usage": {**asdict(usage), "hit_share": usage.hit_share, "cost_usd": _usage_usd(view)},
     }  # fmt: skip
+
+
+def _last_json(view: SessionView) -> dict[str, Any] | None:
+    if view.last is None:
+        return None
+    cost = view.last.cost
+    usd = None if cost is None else cost_usd(cost, view.prices)
+    return {**asdict(view.last), "cost_usd": usd}
+
+
+def _usage_usd(view: SessionView) -> float | None:
+    return usage_usd(view.usage, view.session.prefix.model, view.cache_ttl, view.prices)
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -135,7 +149,7 @@ def as_text(view: SessionView, *, width: int | None, blocks: bool = True) -> Ite
         yield from _last(view)
     if view.usage.requests:
         yield ""
-        yield _cache(view.usage)
+        yield _cache(view)
     yield ""
     for row in view.rows:
         yield message_line(row)
@@ -223,14 +237,16 @@ def _last(view: SessionView) -> Iterator[str]:
         yield plain(cost)
 
 
-def _cache(usage: UsageTotals) -> str:
+def _cache(view: SessionView) -> str:
+    usage, usd = view.usage, _usage_usd(view)
     share = percent(usage.cache_read_tokens, usage.prompt_tokens)
     causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
     misses = ", ".join(f"{n:,} {cause}" for cause, n in causes) or "none"
+    paid = "" if usd is None else f"; {money(usd)} (prices of {view.prices.as_of})"
     return (
         f"the whole conversation: {counted(usage.requests, 'request')}, "
         f"{usage.prompt_tokens:,} tokens read ({share} from the cache), {usage.output_tokens:,} "
-        f"written; cache misses: {misses}"
+        f"written; cache misses: {misses}{paid}"
     )
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from agent.compaction.report import last_compression
 from agent.composition import fill
 from agent.errors import ConfigError, PosthouseError, SessionNotFound
-from agent.model_metadata import Triggers
 from agent.ports import Archive
 from agent.prices import price_table
+from agent.prompt_caching import ttl_for
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from gateway.cli import exits, session_view
 from gateway.cli.output import out, plain, table, when
@@ -138,34 +138,34 @@ async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
     lineage = await store.lineage(session_id)
     at = next(i for i, session in enumerate(lineage) if session.id == session_id)
     session, rows = lineage[at], tuple(await store.active_rows(session_id))
-    model = session.prefix.model
+    config, model = _configuration(home), session.prefix.model
     return SessionView(
         session=session,
         rows=rows,
         filling=fill(
             LoadedSession(session, rows),
-            _triggers(home, model),
+            triggers_of_model(config, home, model),
             image_tokens=remembered_image_tokens(home.image_tokens).of(model),
         ),
         last=last_compression(lineage[: at + 1]),
         manifest=session.manifest,
         usage=await store.usage_totals(session.conversation_id),
         prices=price_table(),
+        cache_ttl=ttl_for(config.model.cache_ttl, for_person=True) or "5m",
     )
 
 
-def _triggers(home: Home, model: str) -> Triggers:
-    """By the home's configuration; by the defaults if that is broken: looking must always work."""
+def _configuration(home: Home) -> Config:
+    """The home's; the defaults if that is broken: looking must always work."""
     try:
-        config, _ = load_config(find_config_file(None, home))
+        return load_config(find_config_file(None, home))[0]
     except ConfigError:
         print(  # noqa: T201
             "posthouse: config.yaml has mistakes (`posthouse config check` names them), so the "
             "thresholds shown are those of the defaults",
             file=sys.stderr,
         )
-        config = Config()
-    return triggers_of_model(config, home, model)
+        return Config()
 
 
 def _shows_blocks() -> bool:

@@ -181,26 +181,31 @@ def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
         return ""
     by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
     calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
+    failed = f", {cost.failed_calls:,} of them in vain" if cost.failed_calls else ""
     seconds = f", {duration(cost.seconds)}" if cost.seconds >= 0.05 else ""
+    head = f"The summary was written{by}{calls}{failed}"
     if not cost.prompt_tokens and not cost.output_tokens:
-        return f"The summary was written{by}{calls}{seconds}; its size was not told."
-    price = prices.dearest(cost.models)
-    paid = ""
-    if price is not None:
-        usd = price.usd(
-            input_tokens=cost.input_tokens,
-            output_tokens=cost.output_tokens,
-            cache_read_tokens=cost.cache_read_tokens,
-            cache_write_tokens=cost.cache_write_tokens,
-        )
-        paid = f", {money(usd)}"
+        return f"{head}{seconds}; nobody told its size."
+    least = "at least " if cost.failed_calls or cost.unmeasured_calls else ""
+    usd = cost_usd(cost, prices)
+    paid = "" if usd is None else f", {money(usd)}"
     return (
-        f"The summary was written{by}{calls}: {cost.prompt_tokens:,} tokens read, "
-        f"{cost.output_tokens:,} written{seconds}{paid}."
+        f"{head}: {least}{cost.prompt_tokens:,} tokens read, {cost.output_tokens:,} "
+        f"written{seconds}{paid}."
     )
 
 
-# --- words --------------------------------------------------------------------------------------
+def cost_usd(cost: SummaryCost, prices: PriceTable) -> float | None:
+    """What the summary cost, at the dearest of its models; None: not known."""
+    price = prices.dearest(cost.models)
+    if price is None:
+        return None
+    return price.usd(
+        input_tokens=cost.input_tokens,
+        output_tokens=cost.output_tokens,
+        cache_read_tokens=cost.cache_read_tokens,
+        cache_write_tokens=cost.cache_write_tokens,
+    )
 
 
 def ago(seconds: float) -> str:

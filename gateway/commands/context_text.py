@@ -188,16 +188,26 @@ def cache_lines(report: ContextReport) -> list[str]:
         causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{n:,} × {MISSES.get(cause, cause)}" for cause, n in causes)
         lines.append(f"Not found there {counted(total, 'time')}: {named}.")
-    if (price := report.prices.find(report.model)) is not None:
-        usd = price.usd(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            cache_ttl=report.cache_ttl,
-        )
+    usd = usage_usd(usage, report.model, report.cache_ttl, report.prices)
+    if usd is not None:
         lines.append(f"All requests together: {money(usd)} at the prices of {report.model}.")
     return lines
+
+
+def usage_usd(
+    usage: UsageTotals, model: str, cache_ttl: CacheTtl, prices: PriceTable
+) -> float | None:
+    """What a conversation's requests cost, all at one model's prices; None: not known."""
+    price = prices.find(model)
+    if price is None:
+        return None
+    return price.usd(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cache_ttl=cache_ttl,
+    )
 
 
 # --- what comes next ----------------------------------------------------------------------------

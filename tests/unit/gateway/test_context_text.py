@@ -310,10 +310,18 @@ def test_a_cost_without_figures_names_who_wrote_it() -> None:
     cost = SummaryCost(("claude-haiku-5-5", "claude-opus-5-5"), 3, 0, 0)
     said = cost_text(cost, price_table())
     assert said == (
-        "The summary was written by claude-haiku-5-5, claude-opus-5-5 in 3 calls; its size was "
-        "not told."
+        "The summary was written by claude-haiku-5-5, claude-opus-5-5 in 3 calls; nobody told its "
+        "size."
     )
     assert cost_text(None, price_table()) == ""
+
+
+def test_a_cost_that_is_not_the_whole_cost_says_so() -> None:
+    cost = replace(COST, calls=3, failed_calls=1, models=("claude-haiku-5-5", "claude-opus-5-5"))
+    assert cost_text(cost, price_table()) == (
+        "The summary was written by claude-haiku-5-5, claude-opus-5-5 in 3 calls, 1 of them in "
+        "vain: at least 41,000 tokens read, 1,900 written, 12 s, about $0.20."
+    )
 
 
 def test_words_for_times() -> None:
