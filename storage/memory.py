@@ -350,6 +350,7 @@ class MemoryStore:
             anchor = UsageAnchor(usage.prompt_tokens, usage.output_tokens, stored[0].id)
             segment.session = replace(segment.session, anchor=anchor)
         if usage is not None and usage.prompt_tokens + usage.output_tokens > 0:
+            usage = replace(usage, cache_miss=clean(usage.cache_miss))
             self._tables.requests.append((ticket.conversation_id, usage))
         return stored
 

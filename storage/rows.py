@@ -25,8 +25,8 @@ _COPY = (
     " coalesce(origin_id, id) FROM messages WHERE id = ?"
 )
 TAKEN_BACK = (
-    "EXISTS (SELECT 1 FROM messages u JOIN sessions us ON us.id = u.session_id"
-    " WHERE u.active = 0 AND u.compacted = 0 AND coalesce(u.origin_id, u.id) = messages.id"
+    "EXISTS (SELECT 1 FROM messages u CROSS JOIN sessions us ON us.id = u.session_id"
+    " WHERE u.active = 0 AND u.compacted = 0 AND coalesce(u.origin_id, u.id) = +messages.id"
     " AND us.conversation_id ="
     "  (SELECT conversation_id FROM sessions WHERE id = messages.session_id))"
 )
@@ -108,10 +108,12 @@ def retire(tx: Transaction, row_ids: Sequence[int]) -> None:
 def by_ids(db: sqlite3.Connection | Transaction, session_id: str, row_ids: str) -> list[Row]:
     """Rows of a session whatever became of them; the ids are JSON and give the order."""
     query = (
-        f"SELECT {ROW_COLUMNS} FROM json_each(?) wanted CROSS JOIN messages ON id = wanted.value"
-        " WHERE session_id = ? ORDER BY wanted.key"
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE id IN (SELECT value FROM json_each(?))"
+        " AND +session_id = ?"
     )
-    return [decode_row(columns) for columns in db.execute(query, (row_ids, session_id))]
+    found = map(decode_row, db.execute(query, (row_ids, session_id)))
+    by_id = {row.id: row for row in found}
+    return [by_id[row_id] for row_id in json.loads(row_ids) if row_id in by_id]
 
 
 def said_since(

@@ -10,12 +10,13 @@ import pytest
 from agent.ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
+from tests.contract.lineage_suite import LineageContract
 from tests.contract.store_suite import StoreSuite
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 
 
-class TestSqliteStore(StoreSuite):
+class TestSqliteStore(StoreSuite, LineageContract):
     @pytest.fixture
     async def store(
         self, tmp_path: Path, clock: FakeClock, ids: SequentialIds
@@ -26,7 +27,7 @@ class TestSqliteStore(StoreSuite):
         check_invariants(tmp_path / "state.db")
 
 
-class TestMemoryStore(StoreSuite):
+class TestMemoryStore(StoreSuite, LineageContract):
     @pytest.fixture
     def store(self, clock: FakeClock, ids: SequentialIds) -> Store:
         return MemoryStore(clock, ids)
