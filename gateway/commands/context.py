@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from agent.compaction.report import last_compression, read_manifest, verbatim_rows
-from agent.composition import fill
+from agent.composition import Filling, fill
 from agent.lineages import UsageTotals
+from agent.llm.background import in_daemon_thread
 from agent.model_metadata import Triggers, estimate_prefix_tokens
 from agent.ports import CompactionDecision
 from agent.prices import price_table
@@ -17,6 +19,9 @@ from gateway.commands.context_text import ContextReport, chat_text, percent
 from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.lineage import hold_limit
 
+MANY_ROWS = 1000
+"""From so many on the parts are added up beside the event loop, which nobody may hold."""
+
 
 async def context(host: CommandHost, call: Call) -> str:
     """What fills the window, what the last compression did, what comes next."""
@@ -26,11 +31,7 @@ async def context(host: CommandHost, call: Call) -> str:
     session = loaded.session
     due = host.compactors.get(session.conversation_id).due(loaded)
     report = ContextReport(
-        filling=fill(
-            loaded,
-            _triggers_of(host, due),
-            image_tokens=host.status.image_tokens(session.prefix.model),
-        ),
+        filling=await _filling(host, loaded, due),
         due=due,
         last=last_compression(await host.sessions.lineage(session.id)),
         usage=await host.lineages.usage_totals(session.conversation_id),
@@ -41,6 +42,18 @@ async def context(host: CommandHost, call: Call) -> str:
         hold_tokens=session.compression.hold_tokens,
     )
     return chat_text(report)
+
+
+async def _filling(host: CommandHost, loaded: LoadedSession, due: CompactionDecision) -> Filling:
+    work = partial(
+        fill,
+        loaded,
+        _triggers_of(host, due),
+        image_tokens=host.status.image_tokens(loaded.session.prefix.model),
+    )
+    if len(loaded.rows) < MANY_ROWS:
+        return work()
+    return await in_daemon_thread(work, "context")
 
 
 def _triggers_of(host: CommandHost, due: CompactionDecision) -> Triggers:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent.composition import fill
 from gateway import texts
-from gateway.commands import registry
+from gateway.commands import context, registry
 from gateway.commands.compression_text import aborted_text
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import PlatformPolicy
@@ -313,3 +315,31 @@ async def test_a_compression_is_not_paid_twice_because_of_a_crash(clock: FakeClo
     await say(rig, "/compress")
     await rig.settle()
     assert len(rig.compactor.asked) == 2, "another command is another wish"
+
+
+async def test_context_of_a_long_conversation_does_not_hold_the_loop(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says the same, but the work is done on a thread of its own."""
+    rig = Rig(clock)
+    await say(rig, "hi")
+    await rig.settle()
+
+    async def asked() -> list[str]:
+        before = len(rig.platform.texts())
+        await say(rig, "/context")
+        while not (shown := rig.platform.texts()[before:]) or "Next:" not in shown[-1]:
+            await rig.settle()
+        return shown
+
+    short = await asked()
+    threads: list[str] = []
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return fill(*args, **kwargs)
+
+    monkeypatch.setattr(context, "MANY_ROWS", 2)
+    monkeypatch.setattr(context, "fill", noting)
+    assert await asked() == short
+    assert threads == ["context"]
