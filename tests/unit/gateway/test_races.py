@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.messages import Draft, Keep
+from agent.sessions import CompressionState, SplitRequest
 from gateway import texts
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import inbound
-from tests.unit.gateway.rig import Rig
+from tests.unit.gateway.rig import Rig, said
 
 KEY = '["fake","900","111",null,"111"]'
 
@@ -103,6 +106,83 @@ async def test_new_between_messages_keeps_conversations_apart(clock: FakeClock, 
     assert [t for t in rig.platform.texts() if t.startswith("re")] == ["re: a", "re: b", "re: c"]
     assert await rig.rows(KEY) == [("user", "c"), ("assistant", "re: c")]
     assert sorted(s.message_count for s in await rig.store.list_sessions()) == [2, 2, 2]
+
+
+COMMANDS = (
+    "/new", "/undo", "/undo 2", "/retry", "/branch", "/resume 1", "/resume 2", "/resume 3",
+    "/uncompress", "/title t", "/compress", "/stop",
+)  # fmt: skip
+THREAD_KEY = '["fake","900","111","7","111"]'
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_one_tip_and_one_way_to_it_whatever_two_chats_do(clock: FakeClock, seed: int) -> None:
+    """One person in two chats leads both to the same conversations, while a third task splits."""
+    choose = random.Random(seed)
+    store = MemoryStore(clock, SequentialIds())
+    rig = Rig(clock, store=Dawdling(store, seed))
+    rig.platform.limit = 4000
+    sent = 0
+
+    async def slow(*_: Any) -> Draft:
+        for _step in range(choose.randrange(120)):
+            await asyncio.sleep(0)
+        return said("slowly")
+
+    async def chat(thread_id: str | None) -> None:
+        nonlocal sent
+        for n in range(14):
+            sent += 1
+            text = choose.choice(COMMANDS) if choose.random() < 0.6 else f"m{thread_id}{n}"
+            rig.loop.scripts[text] = slow
+            message = inbound(text, thread_id=thread_id, message_id=f"{thread_id}-{n}")
+            await rig.intake.receive(message)
+            for _ in range(choose.randrange(60)):
+                await asyncio.sleep(0)
+
+    async def splitter() -> None:
+        for _ in range(12):
+            for _ in range(choose.randrange(80)):
+                await asyncio.sleep(0)
+            led = await store.conversation_for_key(choose.choice([KEY, THREAD_KEY]))
+            loaded = await store.load(led.tip_session_id) if led is not None else None
+            if loaded is None or len(loaded.rows) < 3 or loaded.rows[-1].message["role"] == "tool":
+                continue
+            summary = Draft({"role": "user", "content": "what was said"}, kind="summary")
+            await rig.store.split(
+                SplitRequest(
+                    conversation_id=loaded.session.conversation_id,
+                    parent_id=loaded.session.id,
+                    expected_revision=loaded.session.revision,
+                    covered_row_id=loaded.last_row_id,
+                    entries=(summary, *(Keep(row.id) for row in loaded.rows[-2:])),
+                    compression=CompressionState(count=1),
+                )
+            )
+
+    await asyncio.gather(chat(None), chat("7"), splitter())
+    for _ in range(12):
+        await rig.settle()
+    assert max(rig.loop.most_at_once.values()) == 1
+    live: Counter[str] = Counter()
+    for info in await store.list_sessions(limit=1000):
+        live[info.conversation_id] += info.ended_at is None
+    assert max(live.values()) == 1
+    for conversation_id in live:
+        found = await store.conversation(conversation_id)
+        assert found is not None
+        tip = await store.tip(found.tip_session_id)
+        assert tip.id == found.tip_session_id
+        assert tip.end_reason in (None, "reset")
+    ways = [await store.conversation_for_key(key) for key in (KEY, THREAD_KEY)]
+    led = [way.id for way in ways if way is not None]
+    assert len(led) == len(set(led))
+    # A turn that was stopped says so in the answer to /stop; everything else has its own.
+    shown = len(rig.platform.chat)
+    stops = sum(text.startswith(texts.STOPPED) for text in rig.platform.texts())
+    assert sent - stops <= shown <= sent
+    assert await store.open_inbox() == []
+    assert await store.recover_turns() == []
 
 
 async def test_the_whole_way_on_sqlite(tmp_path: Path, clock: FakeClock) -> None:
