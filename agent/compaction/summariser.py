@@ -39,7 +39,8 @@ OVERFLOW_RETRIES = 3
 MIN_LOWERED_TOKENS = 64
 _FRAME_TOKENS = 200
 _MATERIAL_SHARE = 5
-"""The summary so far and the memory's text each get at most this part of the window."""
+"""The summary so far and the memory's text each get at most this part of the window, and what the
+user wants to be kept half as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +172,12 @@ class Summariser:
             material,
             previous=clip_to_tokens(material.previous, share),
             memory=clip_to_tokens(material.memory, share),
+            focus=clip_to_tokens(focus_text(material.focus), share // 2),
         )
         fixed = (
             estimate_tokens_rough(system_text())
             + estimate_tokens_rough(material.memory)
-            + estimate_tokens_rough(focus_text(material.focus))
+            + estimate_tokens_rough(material.focus)
             + _FRAME_TOKENS
         )
         limit = int((room.window_tokens - room.output_tokens) * INPUT_SHARE) - fixed
