@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,13 @@ _DENSE = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
     "\U00020000-\U0003ffff]+"
 )
+_LONG_CHARS = 500
+_DENSE_PAGES = bytes((0x11, *range(0x2F, 0xA0), *range(0xAC, 0xD7), 0xF9, 0xFA))
+"""Where all 256 characters of a page (the upper byte of a UTF-16 unit) are dense."""
+_MIXED_PAGES = (0xFF, 0x2E, 0xA9, 0xD7, 0xD8)
+_DENSE_IN_MIXED = re.compile(
+    "[\u2e80-\u2eff\ua960-\ua97f\ud700-\ud7af\uff00-\uffef\U00020000-\U0003ffff]"
+)
 
 
 def estimate_tokens_rough(text: str) -> int:
@@ -38,8 +45,19 @@ def estimate_tokens_rough(text: str) -> int:
     """
     if text.isascii():
         return (len(text) + 3) // CHARS_PER_TOKEN
-    dense = sum(map(len, _DENSE.findall(text)))
+    dense = _dense_chars(text)
     return dense + (len(text) - dense + 3) // CHARS_PER_TOKEN
+
+
+def _dense_chars(text: str) -> int:
+    """How many of them cost a token each; in a long text whole pages are counted at once."""
+    if len(text) <= _LONG_CHARS:
+        return len("".join(_DENSE.findall(text)))
+    pages = text.encode("utf-16-le", "surrogatepass")[1::2]
+    dense = len(pages) - len(pages.translate(None, _DENSE_PAGES))
+    if any(page in pages for page in _MIXED_PAGES):
+        dense += sum(1 for _ in _DENSE_IN_MIXED.finditer(text))
+    return dense
 
 
 def _content_tokens(content: Content) -> int:
@@ -76,18 +94,23 @@ def _hidden_tokens(blocks: Iterable[Mapping[str, Any]]) -> int:
 
 def estimate_message_tokens(message: Message) -> int:
     """About how many tokens one message takes in a prompt."""
-    total = MESSAGE_TOKENS + _content_tokens(message.get("content"))
-    for call in message.get("tool_calls") or ():
-        function: Any = call.get("function", {})  # lists of plugins are not always whole
-        total += (
-            TOOL_CALL_TOKENS
-            + estimate_tokens_rough(str(function.get("name") or ""))
-            + estimate_tokens_rough(str(function.get("arguments") or ""))
-        )
+    content = message.get("content")
+    if isinstance(content, str) and content.isascii():  # nearly all: no call, this runs often
+        total = MESSAGE_TOKENS + (len(content) + 3) // CHARS_PER_TOKEN
+    else:
+        total = MESSAGE_TOKENS + _content_tokens(content)
+    if "tool_calls" in message:
+        for call in message["tool_calls"] or ():
+            function: Any = call.get("function", {})  # lists of plugins are not always whole
+            total += (
+                TOOL_CALL_TOKENS
+                + estimate_tokens_rough(str(function.get("name") or ""))
+                + estimate_tokens_rough(str(function.get("arguments") or ""))
+            )
     if message.get("role") == "tool":
         total += TOOL_CALL_TOKENS
-    if blocks := message.get("anthropic_content_blocks"):
-        total += _hidden_tokens(blocks)
+    if "anthropic_content_blocks" in message:
+        total += _hidden_tokens(message["anthropic_content_blocks"] or ())
     return total
 
 
@@ -325,8 +348,23 @@ def _row_tokens(row: Row, image_tokens: int) -> int:
     return row.tokens + images_in(wire_message(row)["content"]) * (image_tokens - IMAGE_TOKENS)
 
 
+def count_rows(rows: Iterable[Row], image_tokens: int = IMAGE_TOKENS) -> tuple[int, int]:
+    """Estimate of stored rows: of all of them, and of those that are said and no copies."""
+    total = fresh = 0
+    for row in rows:
+        tokens = _row_tokens(row, image_tokens)
+        total += tokens
+        if row.origin_id is None and row.kind is None:
+            fresh += tokens
+    return total, fresh
+
+
 def measure(
-    loaded: LoadedSession, *, prefix_tokens: int, image_tokens: int = IMAGE_TOKENS
+    loaded: LoadedSession,
+    *,
+    prefix_tokens: int,
+    image_tokens: int = IMAGE_TOKENS,
+    count: Callable[[LoadedSession, int], tuple[int, int]] | None = None,
 ) -> Measurement:
     """How large the next prompt of a session is.
 
@@ -338,6 +376,7 @@ def measure(
         loaded: The session.
         prefix_tokens: Estimate of its system prompt and tools.
         image_tokens: What a picture takes; the estimates of stored rows hold the flat price.
+        count: `count_rows` by somebody who remembers what was counted before.
     """
     session, rows = loaded.session, loaded.rows
     if (anchor := session.anchor) is not None:
@@ -348,13 +387,9 @@ def measure(
                     anchor.prompt_tokens + anchor.output_tokens + added, "usage", added
                 )
             added += _row_tokens(row, image_tokens)
-    total = prefix_tokens + sum(_row_tokens(row, image_tokens) for row in rows)
+    said, fresh = count(loaded, image_tokens) if count else count_rows(rows, image_tokens)
+    total = prefix_tokens + said
     if session.compression.awaiting_usage:
-        fresh = sum(
-            _row_tokens(row, image_tokens)
-            for row in rows
-            if row.origin_id is None and row.kind is None
-        )
         return Measurement(total, "unknown", fresh)
     return Measurement(total, "estimate", total)
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields, replace
 
+from agent.compaction.row_sums import RowSums
 from agent.model_metadata import IMAGE_TOKENS, Measurement, estimate_prefix_tokens, measure
 from agent.ports import SessionStore
 from agent.sessions import CompressionState, LoadedSession, SessionPrefix
@@ -22,6 +23,7 @@ class StateMemory:
         """``image_tokens``: what a picture takes in a model's prompts."""
         self._store = store
         self._image_tokens = image_tokens
+        self._sums = RowSums()
         self._states: OrderedDict[str, CompressionState] = OrderedDict()
         self._prefix: tuple[SessionPrefix, int] | None = None
 
@@ -73,6 +75,7 @@ class StateMemory:
             self.current(loaded),
             prefix_tokens=self.prefix_tokens(prefix),
             image_tokens=self.image_tokens(prefix),
+            count=self._sums,
         )
 
     def image_tokens(self, prefix: SessionPrefix) -> int:

@@ -54,6 +54,28 @@ def test_estimate_counts_cjk_one_and_the_rest_a_quarter(text: str, tokens: int) 
     assert estimate_tokens_rough(text) == tokens
 
 
+_EDGES = "".join(
+    chr(edge + step)
+    for edge in (0x1100, 0x2E80, 0x9FFF, 0xA960, 0xA97F, 0xAC00, 0xD7AF, 0xF900, 0xFAFF, 0xFF00)
+    for step in (-1, 0, 1)
+)
+
+
+@given(
+    st.text(
+        st.sampled_from(
+            _EDGES + "\uffef\ufff0\ufffd\U0001ffff\U00020000\U0003ffff\U00040000👍é\ud800…a中"
+        )
+    )
+)
+def test_a_long_text_is_counted_like_its_pieces(text: str) -> None:
+    """Another way of counting is taken for long texts; every border of a range is in here."""
+    # four of each: a piece's rest of less than a token does not blur the sum
+    pieces = sum(estimate_tokens_rough(char * 4) for char in text)
+    long_text = text * 4 + "a" * 1000
+    assert estimate_tokens_rough(long_text) == pieces + 250
+
+
 @given(st.text(), st.text())
 def test_estimate_grows_with_the_text(left: str, right: str) -> None:
     both = estimate_tokens_rough(left + right)
