@@ -26,11 +26,12 @@ _COPY = (
 )
 TAKEN_BACK = (
     "EXISTS (SELECT 1 FROM messages u CROSS JOIN sessions us ON us.id = u.session_id"
-    " WHERE u.active = 0 AND u.compacted = 0 AND coalesce(u.origin_id, u.id) = +messages.id"
+    " WHERE u.active = 0 AND u.compacted = 0"
+    " AND coalesce(u.origin_id, u.id) = coalesce(messages.origin_id, messages.id)"
     " AND us.conversation_id ="
     "  (SELECT conversation_id FROM sessions WHERE id = messages.session_id))"
 )
-"""Of an original in ``FROM messages``: was it, or a copy of it in its conversation, undone?"""
+"""Of a row in ``FROM messages``: was what it says undone, as original or as copy of it, here?"""
 
 _ACTIVE = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND active = 1 ORDER BY seq"
 
