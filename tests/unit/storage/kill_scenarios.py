@@ -16,12 +16,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent.lineages import Answering
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
 from agent.ports import Store, Usage
+from agent.sessions import TurnOpening
 from storage import faultpoint
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from tests.contract.lineage_suite import compress, refreeze, uncompress_of
 from tests.contract.store_suite import (
     CHAT,
     KEY,
@@ -92,6 +95,51 @@ async def rewrite(store: Store) -> Act:
         loaded, keep[0], SUMMARY, *keep[2:], compression=loaded.session.compression, manifest={}
     )
     return lambda: store.rewrite(request)
+
+
+async def compress_in_place(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    state = loaded.session.compression.changed(count=1)
+    request = rewrite_of(loaded, SUMMARY, Keep(loaded.rows[-1].id), compression=state)
+    return lambda: store.rewrite(request)
+
+
+async def uncompress(store: Store) -> Act:
+    await compress(store, await talk(store, said("one"), thinking("two")))
+    tip = await talk(store, said("three"), text="later")
+    return lambda: store.uncompress(uncompress_of(tip))
+
+
+async def refreeze_session(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    return lambda: refreeze(store, loaded)
+
+
+async def branch(store: Store) -> Act:
+    loaded = await talk(store, said("one"), calling("a"))
+    return lambda: store.branch(loaded.session.id, KEY, OWNER)
+
+
+async def undo(store: Store) -> Act:
+    parent = await talk(store, said("swordfish"), text="which fish?")
+    tip = await compress(store, parent, keep=2)
+    command = (await store.accept(inbound(9, kind="command"))).inbox_id
+    answering = Answering(command, lambda _: OutboxDraft(CHAT, "taken back", "command"))
+    return lambda: store.undo(tip.session.conversation_id, answering=answering)
+
+
+async def retry(store: Store) -> Act:
+    await talk(store, calling("a"), result("a"), said("swordfish"))
+    command = (await store.accept(inbound(9, kind="command"))).inbox_id
+    opening = TurnOpening(KEY, OWNER, (command,), said("not used"), PREFIX)
+    return lambda: store.retry(opening)
+
+
+async def resume(store: Store) -> Act:
+    old = await talk(store, said("one"))
+    await store.start_conversation(KEY, OWNER, PREFIX)
+    await store.resume("another key", old.session.conversation_id)
+    return lambda: store.resume(KEY, old.session.conversation_id)
 
 
 async def load(store: Store) -> Act:
@@ -165,7 +213,8 @@ async def take_in(store: Store) -> Act:
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
-        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split, rewrite, load,
+        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split, rewrite,
+        compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
         fail_outbox, rebuild_search_index, take_in,
     )

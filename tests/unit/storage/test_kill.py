@@ -47,7 +47,7 @@ async def test_killed_at_every_point(scenario: str, tmp_path: Path) -> None:
 def test_every_point_in_the_code_was_killed_at() -> None:
     """A new point needs a scenario that reaches it. Sums up the tests above, in one process."""
     named = set()
-    for module in (ROOT / "storage").glob("*.py"):
+    for module in (ROOT / "storage").rglob("*.py"):
         named.update(re.findall(r'faultpoint\("([a-z_.]+)"\)', module.read_text()))
     if not _KILLED_AT:
         pytest.skip("run together with the kill tests")
