@@ -222,9 +222,11 @@ class SessionCompactor:
         if threshold > 0 and prompt >= threshold and notify is not None:
             state = self._tell_block(state, Measurement(prompt, "usage"), notify)
         if prompt > 0 and threshold > 0:
+            # Held after an /uncompress: what fills up then is the room below the hold.
+            threshold = max(threshold, state.hold_tokens)
             state, tell = pressure.after_size(state, prompt, threshold, now)
             if tell:
-                self._warn(prompt, notify)
+                self._warn(prompt, threshold, notify)
         return await self._memory.store(loaded, state)
 
     def _tell_block(
@@ -240,15 +242,16 @@ class SessionCompactor:
         notify(blocked_text(in_words(state, kind, now)))
         return state.changed(told_block=kind)
 
-    def _warn(self, prompt_tokens: int, notify: Notify | None) -> None:
-        threshold, window = self.threshold_tokens, self.engine.context_length
+    def _warn(self, prompt_tokens: int, threshold_tokens: int, notify: Notify | None) -> None:
         log.warning(
             "context pressure",
-            extra={"prompt_tokens": prompt_tokens, "threshold_tokens": threshold},
+            extra={"prompt_tokens": prompt_tokens, "threshold_tokens": threshold_tokens},
         )
         if notify is not None:
-            automatic = self._settings.enabled
-            notify(pressure.pressure_text(prompt_tokens, threshold, window, automatic=automatic))
+            window, automatic = self.engine.context_length, self._settings.enabled
+            notify(
+                pressure.pressure_text(prompt_tokens, threshold_tokens, window, automatic=automatic)
+            )
 
     def note_limit(self, limit_tokens: int) -> None:
         lowered = self._runner.lower_window(limit_tokens)

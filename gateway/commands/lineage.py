@@ -89,7 +89,9 @@ async def uncompress(host: CommandHost, call: Call) -> str:
             tip_id=session.id,
             expected_revision=session.revision,
             covered_row_id=loaded.last_row_id,
-            compression=session.compression.changed(hold_tokens=limit, awaiting_usage=False),
+            compression=session.compression.changed(
+                hold_tokens=limit, awaiting_usage=False, pressure_tier=0.0, pressure_at=0.0
+            ),
         )
     )
     if not result.applied:

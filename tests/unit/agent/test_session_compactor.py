@@ -138,6 +138,20 @@ async def test_pressure_is_told_to_the_user_and_not_to_the_model(clock: FakeCloc
     assert stored.session.compression.pressure_tier == 0.85
 
 
+async def test_pressure_under_a_hold_is_that_on_the_hold(clock: FakeClock) -> None:
+    bench = Bench(clock)
+    loaded = await bench.say("x", "y")
+    state = loaded.session.compression.changed(hold_tokens=16_000)
+    await bench.store.set_compression(loaded.session.id, state)
+    loaded = await bench.store.load(loaded.session.id)
+    for tokens in (9_900, 12_000, 13_700):
+        loaded = await bench.compactor.note_usage(
+            loaded, Usage(input_tokens=tokens), notify=bench.notices.append
+        )
+    assert len(bench.notices) == 1
+    assert "13,700/16,000" in bench.notices[0]
+
+
 async def test_two_at_once_pay_once(clock: FakeClock) -> None:
     bench = Bench(clock)
     loaded = await bench.talk(12)
