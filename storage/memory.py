@@ -61,7 +61,10 @@ from storage.repair import (
     plan_repair,
     repaired_in_memory,
 )
-from storage.segment import Term, indexable_text, query_terms, snippet, weigh
+from storage.search.question import read_question
+from storage.search.ranking import Candidate, best_first, rarity_among
+from storage.search.snippet import snippet
+from storage.segment import folded, indexable_text
 from storage.turns import address_of_key
 
 
@@ -493,29 +496,55 @@ class MemoryStore:
     # archive
 
     async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
-        query = clean(query)
-        terms = query_terms(query) or [Term("", query.strip().lower())]
-        if limit <= 0 or not query.strip():
+        question = read_question(clean(query))
+        if limit <= 0 or not question.text:
             return []
-        found: list[tuple[Row, str]] = []
-        for row in self._originals(scope):
-            text = indexable_text(row.message, row.kind, row.origin_id) or ""
-            if any(term.needle in text.lower() for term in terms):
-                found.append((row, text))
-        found.sort(key=lambda pair: pair[0].id)
-        shares = weigh([text for _, text in found], terms)
-        hits = [
-            Hit(
-                row.id,
-                row.session_id,
-                row.message["role"],
-                snippet(text, terms),
-                share * (1 + 0.3 * place / len(found)),
-                row.created_at,
-            )
-            for place, ((row, text), share) in enumerate(zip(found, shares, strict=True))
+        said = {row.id: row for row in sorted(self._originals(scope), key=lambda row: row.id)}
+        candidates = {i: c for i, row in said.items() if (c := _candidate(row)) is not None}
+        found = [
+            c
+            for c in candidates.values()
+            if any(term.is_in(folded(c.text)) for term in question.needles)
         ]
-        return sorted(hits, key=lambda hit: (-hit.score, -hit.message_id))[:limit]
+        lines = self._lines(said.values())
+
+        def near(best: Sequence[Candidate]) -> dict[int, list[tuple[int, Candidate]]]:
+            return {
+                c.message_id: [
+                    (offset, candidates[line[at + offset]])
+                    for line, at in [lines.get(c.message_id, ([], 0))]
+                    for offset in (-1, 1, 2)
+                    if 0 <= at + offset < len(line) and line[at + offset] in candidates
+                ]
+                for c in best
+            }
+
+        rarity = rarity_among(question, [c.text for c in found])
+        return [
+            Hit(
+                r.candidate.message_id,
+                r.candidate.session_id,
+                r.candidate.role,
+                snippet(r.candidate.text, r.held),
+                r.score,
+                r.candidate.created_at,
+            )
+            for r in best_first(question, found, rarity, near, limit)
+        ]
+
+    def _lines(self, rows: Iterable[Row]) -> dict[int, tuple[list[int], int]]:
+        """Each row's conversation as the ids of what was said in it, and its place there."""
+        lines: dict[str, list[int]] = {}
+        places: dict[int, tuple[list[int], int]] = {}
+        for row in rows:
+            if row.message["content"] is None:
+                continue
+            line = lines.setdefault(
+                self._tables.segments[row.session_id].session.conversation_id, []
+            )
+            places[row.id] = (line, len(line))
+            line.append(row.id)
+        return places
 
     def _originals(self, scope: SearchScope) -> Iterable[Row]:
         for segment in self._tables.segments.values():
@@ -562,13 +591,13 @@ class MemoryStore:
         ]
         return found[: max(0, limit)]
 
-    async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
-        segments = self._tables.segments
-        return [self._info(segments[i]) for i in session_ids if i in segments]
-
     async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
         found = sorted(i for i in self._tables.segments if i.startswith(beginning))
         return found[: max(0, limit)]
+
+    async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
+        segments = self._tables.segments
+        return [self._info(segments[i]) for i in session_ids if i in segments]
 
     def _info(self, segment: Segment) -> SessionInfo:
         session = segment.session
@@ -604,6 +633,13 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+def _candidate(row: Row) -> Candidate | None:
+    text = indexable_text(row.message, row.kind, row.origin_id)
+    if text is None:
+        return None
+    return Candidate(row.id, row.session_id, row.message["role"], row.created_at, text)
 
 
 def _end_of_list(rows: Sequence[Row]) -> Sequence[Row]:

@@ -77,6 +77,9 @@ CREATE TABLE messages (
     raw_blocks TEXT
 ) STRICT;
 CREATE UNIQUE INDEX messages_by_place ON messages (session_id, active, seq);
+-- A result that was sent in part names its call: so the whole of it is found again.
+CREATE INDEX messages_by_call ON messages (tool_call_id)
+WHERE tool_call_id IS NOT NULL AND origin_id IS NULL AND kind IS NULL;
 -- By its original: what somebody took back (/undo) is out of search, wherever it is stored.
 CREATE INDEX messages_taken_back ON messages (coalesce(origin_id, id))
 WHERE active = 0 AND compacted = 0;

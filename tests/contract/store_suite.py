@@ -856,7 +856,7 @@ class ArchiveContract:
 
     async def test_scopes(self, store: Store) -> None:
         mine = await talk(store, said("secret alpha"))
-        other_key = session_key("discord", "1", "5", None, None)
+        other_key = session_key("discord", "1", "5", None, "5")
         theirs = await begin(store, "secret beta", session_key=other_key, owner="discord:5")
         new = await store.start_conversation(KEY, OWNER, PREFIX)
         await talk(store, said("secret gamma"))

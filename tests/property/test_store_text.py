@@ -22,7 +22,10 @@ from agent.messages import (
 )
 from storage.codec import clean, clean_json, decode_row, dump_json, encode
 from storage.repair import is_newer, is_sound, plan_repair, state_of_item
-from storage.segment import SNIPPET_CHARS, query_terms, segmented, snippet, weigh
+from storage.search.question import read_question
+from storage.search.ranking import Candidate, best_first, excerpt, rank, rarity_among
+from storage.search.snippet import SNIPPET_CHARS, snippet
+from storage.segment import folded, segmented
 from storage.titles import next_title
 
 anything = st.text(alphabet=st.characters())  # halves of surrogates included
@@ -185,7 +188,7 @@ def test_a_run_of_cjk_is_found_by_each_of_its_pieces(before: str, run: str, afte
     text = f"{before} 鯨{run}鷹 {after}"
     db.execute("INSERT INTO i (rowid, t) VALUES (1, ?)", (segmented(text),))
     for query in ("鯨", "鷹", text):
-        match = " OR ".join(term.match for term in query_terms(query))
+        match = " OR ".join(term.match for term in read_question(query).terms)
         assert db.execute("SELECT rowid FROM i WHERE i MATCH ?", (match,)).fetchall() == [(1,)], (
             query
         )
@@ -194,7 +197,7 @@ def test_a_run_of_cjk_is_found_by_each_of_its_pieces(before: str, run: str, afte
 
 @given(st.one_of(anything, mixed))
 def test_no_question_is_a_syntax_error(query: str) -> None:
-    terms = query_terms(clean(query))
+    terms = read_question(clean(query)).terms
     if not terms:
         return
     db = sqlite3.connect(":memory:")
@@ -205,7 +208,7 @@ def test_no_question_is_a_syntax_error(query: str) -> None:
 
 @given(st.one_of(anything.map(clean), mixed), mixed)
 def test_a_snippet_is_short_whole_and_from_the_text(text: str, query: str) -> None:
-    cut = snippet(text, query_terms(query))
+    cut = snippet(text, [term.needle for term in read_question(query).needles])
     assert len(cut) <= SNIPPET_CHARS + 2 + 16
     cut.encode()
     inside = cut.removeprefix("…").removesuffix("…").strip()
@@ -216,11 +219,52 @@ def test_a_snippet_is_short_whole_and_from_the_text(text: str, query: str) -> No
         ).startswith(inside[:1])
 
 
+def _candidates(texts: list[str]) -> list[Candidate]:
+    return [Candidate(i, "s", "user", 0.0, text, 1.0) for i, text in enumerate(texts, start=1)]
+
+
 @given(st.lists(mixed, max_size=5), mixed)
-def test_shares_are_shares(texts: list[str], query: str) -> None:
-    shares = weigh(texts, query_terms(query))
-    assert len(shares) == len(texts)
-    assert all(0 <= share <= 1 + 1e-9 for share in shares)
+def test_every_candidate_comes_back_once_and_in_order(texts: list[str], query: str) -> None:
+    question = read_question(query)
+    candidates = _candidates(texts)
+    rarity = rarity_among(question, texts)
+    ordered = best_first(
+        question,
+        candidates,
+        rarity,
+        lambda best: {c.message_id: [(1, o) for o in candidates if o != c] for c in best},
+        len(texts),
+    )
+    assert sorted(r.candidate.message_id for r in ordered) == list(range(1, len(texts) + 1))
+    scores = [r.score for r in ordered]
+    assert scores == sorted(scores, reverse=True)
+    assert all(score > 0 for score in scores)
+
+
+@given(mixed, mixed)
+def test_what_is_held_is_really_there(text: str, query: str) -> None:
+    question = read_question(query)
+    (ranked,) = rank(question, _candidates([text]), rarity_among(question, [text]))
+    assert all(needle in folded(text) for needle in ranked.held)
+    present = {t.needle for t in question.needles if t.needle and t.is_in(folded(text))}
+    assert ranked.held <= present
+    assert bool(ranked.held) == bool(present)
+
+
+@given(st.text(alphabet="abc İß墨é.\n", max_size=40), st.integers(0, 400), mixed)
+def test_an_excerpt_keeps_what_is_looked_for(word: str, times: int, query: str) -> None:
+    text = f"{word} " * times + "needle in it " + f"{word} " * times
+    terms = [*read_question(query).needles, *read_question("needle").terms]
+    low, plain = excerpt(text, terms)
+    assert len(low) == len(plain)
+    assert "needle in it" in low
+    assert len(low) <= 6_000 + 2 * 1_500 or len(text) <= 6_000
+
+
+@given(st.one_of(anything.map(clean), mixed))
+def test_folding_a_folded_text_changes_nothing(text: str) -> None:
+    once = folded(text)
+    assert folded(once) == once
 
 
 # --- small decisions ----------------------------------------------------------------------------

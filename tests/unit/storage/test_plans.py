@@ -11,7 +11,13 @@ import pytest
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
 from agent.ports import Usage
-from agent.sessions import CompressionState, RewriteRequest, SplitRequest, TurnOpening
+from agent.sessions import (
+    CompressionState,
+    RewriteRequest,
+    SearchScope,
+    SplitRequest,
+    TurnOpening,
+)
 from storage import changes, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import migrate
@@ -87,6 +93,14 @@ def looking(tx: Transaction) -> None:
     changes.load(tx, conversation.tip_session_id, None)
     search.window(connection, 1, 5, 5)
     search.conversation_of_message(connection, 1)
+    for scope in (
+        SearchScope(),
+        SearchScope(conversation_id=conversation.id),
+        SearchScope(owner=OWNER),
+    ):
+        search.search(connection, "when was hello said?", scope, 5)
+        search.in_scope(connection, scope, 1)
+        search.result_of_call(connection, scope, "call_1")
     search.all_rows(connection, conversation.tip_session_id)
 
 
