@@ -60,6 +60,10 @@ class SelfReport:
         model = self._config.model
         return cache_line(self._model, model.base_url, model.cache_ttl)
 
+    def summary_model(self) -> str | None:
+        """As `gateway.commands.contract.Status`."""
+        return self._config.compression.summary_model
+
     def image_tokens(self, model: str) -> int:
         """As `gateway.commands.contract.Status`."""
         return self._image_tokens(model)

@@ -36,10 +36,11 @@ async def context(host: CommandHost, call: Call) -> str:
         last=last_compression(await host.sessions.lineage(session.id)),
         usage=await host.lineages.usage_totals(session.conversation_id),
         model=session.prefix.model,
-        cache_ttl=host.status.cache_ttl() or "5m",
+        cache_ttl=host.status.cache_ttl(),
         prices=price_table(),
         now=call.record.received_at,
         hold_tokens=session.compression.hold_tokens,
+        summary_model=host.status.summary_model(),
     )
     return chat_text(report)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from agent.break_even import break_even
 from agent.compaction.report import CompressionReport
 from agent.composition import PARTS, Filling, LargeMessage, PartName
 from agent.lineages import UsageTotals
@@ -51,12 +52,15 @@ class ContextReport:
     usage: UsageTotals | None
     """None: nobody keeps a ledger."""
     model: str
-    cache_ttl: CacheTtl
+    cache_ttl: CacheTtl | None
+    """How long the provider is asked to keep what it has read; None: not at all."""
     prices: PriceTable
     now: float
     """Unix seconds."""
     hold_tokens: int = 0
     """No compression by itself below this size: one has just been undone."""
+    summary_model: str | None = None
+    """Who writes summaries; None: ``model``."""
 
 
 def chat_text(report: ContextReport) -> str:
@@ -77,7 +81,7 @@ def chat_text(report: ContextReport) -> str:
         [size_source(filling, report.now), _room(filling)],
         last_compression_lines(report.last, report.prices, report.now),
         cache_lines(report),
-        [next_step(report)],
+        [next_step(report), *_worth(report)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -188,7 +192,7 @@ def cache_lines(report: ContextReport) -> list[str]:
         causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{n:,} × {MISSES.get(cause, cause)}" for cause, n in causes)
         lines.append(f"Not found there {counted(total, 'time')}: {named}.")
-    usd = usage_usd(usage, report.model, report.cache_ttl, report.prices)
+    usd = usage_usd(usage, report.model, report.cache_ttl or "5m", report.prices)
     if usd is not None:
         lines.append(f"All requests together: {money(usd)} at the prices of {report.model}.")
     return lines
@@ -211,6 +215,22 @@ def usage_usd(
 
 
 # --- what comes next ----------------------------------------------------------------------------
+
+
+def _worth(report: ContextReport) -> list[str]:
+    """Does it pay to compress now? Nothing where the prices are not known."""
+    price = report.prices.find(report.model)
+    summary_price = report.prices.find(report.summary_model or report.model)
+    if price is None or summary_price is None:
+        return []
+    deal = break_even(report.filling, price, summary_price, report.cache_ttl)
+    if deal is None:
+        return []
+    answers = "1 answer" if deal.requests == 1 else f"about {deal.requests:,} answers"
+    return [
+        f"Compressing now would cost {money(deal.cost_usd)} and leave about "
+        f"{deal.tokens_after:,} tokens; it pays for itself after {answers}."
+    ]
 
 
 def next_step(report: ContextReport) -> str:

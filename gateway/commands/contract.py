@@ -36,6 +36,10 @@ class Status(Protocol):
         """How long it is kept for a person; None: it is not."""
         ...
 
+    def summary_model(self) -> str | None:
+        """Who writes summaries; None: whoever answers."""
+        ...
+
     def image_tokens(self, model: str) -> int:
         """What a picture takes in this model's prompts, as far as is known."""
         ...

@@ -153,6 +153,9 @@ class FakeStatus:
     def cache_ttl(self) -> CacheTtl | None:
         return "5m"
 
+    def summary_model(self) -> str | None:
+        return None
+
     def image_tokens(self, model: str) -> int:
         return IMAGE_TOKENS
 

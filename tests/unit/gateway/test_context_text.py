@@ -153,6 +153,19 @@ def test_what_comes_next(changes: dict[str, Any], words: str) -> None:
     assert chat_text(report(**changes)).endswith(words)
 
 
+def test_whether_it_pays_to_compress_now() -> None:
+    large = filling(92_000, system=2_000, user=90_000)
+    said = chat_text(report(filling=large))
+    assert said.splitlines()[-1] == (
+        "Compressing now would cost about $0.33 and leave about 39,000 tokens; it pays for itself "
+        "after about 32 answers."
+    )
+    cheaper = chat_text(report(filling=large, summary_model="claude-haiku-5-5"))
+    assert "about $0.10" in cheaper.splitlines()[-1]
+    for unknown in ({"model": "a-model"}, {"summary_model": "a-model"}):
+        assert "Compressing now" not in chat_text(report(filling=large, **unknown))
+
+
 def test_an_unknown_price_means_tokens_only() -> None:
     cost = replace(COST, models=("a-model",))
     said = chat_text(report(model="a-model", last=replace(LAST, cost=cost)))
