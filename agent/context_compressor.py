@@ -29,7 +29,7 @@ from agent.compaction.policy import (
 )
 from agent.compaction.spending import Spending
 from agent.compaction.summariser import AuxiliarySideModel, Summary, SummaryModel
-from agent.compaction.summary import Readable, SummaryMaterial, readable
+from agent.compaction.summary import Readables, SummaryMaterial
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.messages import Message
 from agent.model_metadata import (
@@ -258,13 +258,13 @@ class ContextCompressor(ContextEngine):
         if not plan.new_middle:
             return self._without_summary(plan, messages, force)
         material = SummaryMaterial(
-            budget_tokens=self._triggers.summary_budget(sum(plan.tokens[i] for i in _middle(plan))),
+            budget_tokens=self._triggers.summary_budget(plan.middle_tokens),
             previous=plan.previous.body if plan.previous is not None else "",
             focus=focus_topic or "",
             memory=sanitize_memory_context(memory_context),
             today=datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat(),
         )
-        covered = readable(plan.new_middle)
+        covered = Readables(plan.new_middle)
         summary = self._summary(covered, material, force)
         if summary is None:
             return messages
@@ -313,7 +313,7 @@ class ContextCompressor(ContextEngine):
         return messages
 
     def _summary(
-        self, covered: list[Readable], material: SummaryMaterial, force: bool
+        self, covered: Readables, material: SummaryMaterial, force: bool
     ) -> Summary | None:
         """Phase 3, with its failure ladder; None: aborted."""
         rung = self._ladder.climb(
@@ -371,7 +371,3 @@ class ContextCompressor(ContextEngine):
         real = not self.size_is_estimated and plan.current_tokens > 0
         tokens = plan.current_tokens or plan.projected(plan.messages)
         return Measurement(tokens, "usage" if real else "estimate")
-
-
-def _middle(plan: Plan) -> list[int]:
-    return plan.cut.middle if plan.cut is not None else []

@@ -271,6 +271,24 @@ def orphan_results(messages: Sequence[Message]) -> list[int]:
     return orphans
 
 
+def pairs_are_whole(messages: Sequence[Message]) -> bool:
+    """Has every call its one result in its group, and every result its call? In one pass."""
+    waiting: set[str | None] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            call_id = message.get("tool_call_id")
+            if call_id not in waiting:
+                return False
+            waiting.discard(call_id)
+        elif waiting:
+            return False
+        elif "tool_calls" in message and (calls := message["tool_calls"]):
+            waiting.update(call["id"] for call in calls)
+            if len(waiting) != len(calls) or message["role"] != "assistant":
+                return False
+    return not waiting
+
+
 def newest_real_user(messages: Sequence[Message]) -> int | None:
     """Index of the newest message that a person said, or None."""
     for i in range(len(messages) - 1, -1, -1):

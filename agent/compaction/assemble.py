@@ -9,6 +9,7 @@ from agent.compaction.boundary import Boundaries, is_note, is_summary, side
 from agent.messages import (
     Message,
     orphan_results,
+    pairs_are_whole,
     text_of,
     unanswered_calls,
     visible,
@@ -87,6 +88,8 @@ def repair_pairs(messages: Sequence[Message]) -> list[Message]:
     A missing result becomes a stub right behind the message that made the call. The same messages
     come back, in the same order, where nothing is broken.
     """
+    if pairs_are_whole(messages):  # as good as always
+        return list(messages)
     orphans = set(orphan_results(messages))
     whole = [message for i, message in enumerate(messages) if i not in orphans]
     missing = unanswered_calls(whole)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from agent.messages import (
     SUMMARY_HEADER,
@@ -11,7 +13,6 @@ from agent.messages import (
     is_real_user,
     newest_real_user,
     text_of,
-    tool_groups,
 )
 
 TAIL_SLACK = 1.5
@@ -51,7 +52,8 @@ class Boundaries:
     @property
     def middle(self) -> list[int]:
         """To be summarised."""
-        return [i for i in range(self.head_end, self.tail_start) if i not in self.lifted]
+        between = range(self.head_end, self.tail_start)
+        return [i for i in between if i not in self.lifted] if self.lifted else list(between)
 
     @property
     def tail(self) -> range:
@@ -81,6 +83,19 @@ def is_note(message: Message) -> bool:
     return message.get("_kind") == "note"
 
 
+_OWN_KINDS = ("summary", "note")
+
+
+def own_messages(messages: Sequence[Message]) -> list[int]:
+    """Where summaries and notes are."""
+    return [
+        i
+        for i, message in enumerate(messages)
+        if ("_kind" in message and message["_kind"] in _OWN_KINDS)
+        or ("_row" not in message and is_summary(message))
+    ]
+
+
 def side(message: Message) -> str:
     """On which side of the wire a message ends up: a tool's result is the user's side."""
     return "assistant" if message["role"] == "assistant" else "user"
@@ -98,7 +113,10 @@ def newest_reply(messages: Sequence[Message]) -> int | None:
 
 
 def find_boundaries(
-    messages: Sequence[Message], tokens: Sequence[int], rules: CutRules
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    rules: CutRules,
+    own: Sequence[int] | None = None,
 ) -> Boundaries | None:
     """Where to cut, or None if nothing lies between what has to stay.
 
@@ -110,11 +128,14 @@ def find_boundaries(
         messages: The list, with every call answered.
         tokens: The estimate of each message.
         rules: Budgets and counts.
+        own: `own_messages`, if known.
     """
-    n = len(messages)
     system_end = _system_end(messages)
-    groups = list(tool_groups(messages))
-    first_free = 1 + max((i for i in range(n) if is_summary(messages[i])), default=system_end - 1)
+    groups = _Groups(messages)
+    if own is None:
+        own = own_messages(messages)
+    summaries = (i for i in reversed(own) if is_summary(messages[i]))
+    first_free = 1 + next(summaries, system_end - 1)
     decayed = first_free > system_end
     head_end = system_end if decayed else _head_end(messages, tokens, groups, system_end, rules)
     for tail_start in _tail_candidates(groups, tokens, rules):
@@ -126,6 +147,38 @@ def find_boundaries(
     return None
 
 
+class _Groups(Sequence[range]):
+    """The tool groups of a list in which all pairs are whole (`agent.messages.tool_groups`)."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._starts = [i for i, m in enumerate(messages) if i == 0 or m["role"] != "tool"]
+        self._starts.append(len(messages))
+
+    @overload
+    def __getitem__(self, at: int) -> range: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[range]: ...
+    def __getitem__(self, at: int | slice) -> range | list[range]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if at < 0:
+            at += len(self)
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        return range(self._starts[at], self._starts[at + 1])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def of(self, index: int) -> range:
+        """The group that a message belongs to."""
+        return self[bisect_right(self._starts, index) - 1]
+
+    def starting_from(self, index: int) -> Iterator[range]:
+        """The groups that start at or behind a message."""
+        return map(self.__getitem__, range(bisect_left(self._starts, index), len(self)))
+
+
 def _system_end(messages: Sequence[Message]) -> int:
     return 1 if messages and messages[0]["role"] == "system" else 0
 
@@ -133,15 +186,13 @@ def _system_end(messages: Sequence[Message]) -> int:
 def _head_end(
     messages: Sequence[Message],
     tokens: Sequence[int],
-    groups: Sequence[range],
+    groups: _Groups,
     system_end: int,
     rules: CutRules,
 ) -> int:
     """Whole groups from the front, until there are enough or the budget is used up."""
     end, spent = system_end, 0
-    for group in groups:
-        if group.start < system_end:
-            continue
+    for group in groups.starting_from(system_end):
         spent += sum(tokens[i] for i in group)
         if end - system_end >= rules.protect_first_n or spent > rules.head_tokens:
             break
@@ -151,9 +202,7 @@ def _head_end(
     return end
 
 
-def _tail_candidates(
-    groups: Sequence[range], tokens: Sequence[int], rules: CutRules
-) -> Iterator[int]:
+def _tail_candidates(groups: _Groups, tokens: Sequence[int], rules: CutRules) -> Iterator[int]:
     """Starts of the tail, the wanted one first, each further one with a smaller tail."""
     n = groups[-1].stop if groups else 0
     by_budget = _tail_start(groups, tokens, rules.tail_tokens, at_least=1)
@@ -172,7 +221,7 @@ def _tail_candidates(
 
 
 def _tail_start(
-    groups: Sequence[range], tokens: Sequence[int], budget_tokens: int, *, at_least: int
+    groups: _Groups, tokens: Sequence[int], budget_tokens: int, *, at_least: int
 ) -> int:
     """Start of the longest run of whole groups at the end that fits; at least so many messages."""
     start = groups[-1].stop if groups else 0
@@ -188,7 +237,7 @@ def _tail_start(
 def _settle(
     messages: Sequence[Message],
     tokens: Sequence[int],
-    groups: Sequence[range],
+    groups: _Groups,
     rules: CutRules,
     system_end: int,
     head_end: int,
@@ -212,7 +261,7 @@ def _settle(
         tail_start = _shortened(tokens, groups, tail_start, room)
     reply = newest_reply(messages)
     if reply is not None and head_end <= reply < tail_start:
-        group = next(g for g in groups if reply in g)
+        group = groups.of(reply)
         cost = sum(tokens[i] for i in group)
         if sum(tokens[group.start : n]) <= room:
             tail_start = group.start
@@ -234,14 +283,10 @@ def _settle(
     return _alternating(messages, groups, cut)
 
 
-def _shortened(
-    tokens: Sequence[int], groups: Sequence[range], tail_start: int, room_tokens: int
-) -> int:
+def _shortened(tokens: Sequence[int], groups: _Groups, tail_start: int, room_tokens: int) -> int:
     """Where the tail starts if it may take so much: later by whole groups; the newest one stays."""
     spent = sum(tokens[tail_start:])
-    for group in groups:
-        if group.start < tail_start:
-            continue
+    for group in groups.starting_from(tail_start):
         if spent <= room_tokens or group.stop >= len(tokens):
             return group.start
         spent -= sum(tokens[i] for i in group)
@@ -266,9 +311,7 @@ def _whole_pair(
     return before if cheap else tail_start
 
 
-def _alternating(
-    messages: Sequence[Message], groups: Sequence[range], cut: Boundaries
-) -> Boundaries:
+def _alternating(messages: Sequence[Message], groups: _Groups, cut: Boundaries) -> Boundaries:
     """Shorten the head until a summary fits between it and what follows without a second of a kind.
 
     It fits if both neighbours are on the same side of the wire. An empty head always works: the
@@ -280,5 +323,5 @@ def _alternating(
     following = side(messages[after[0]])
     head_end = cut.head_end
     while head_end > cut.system_end and side(messages[head_end - 1]) != following:
-        head_end = next(g.start for g in groups if head_end - 1 in g)
+        head_end = groups.of(head_end - 1).start
     return Boundaries(cut.system_end, head_end, cut.tail_start, cut.length, cut.lifted)

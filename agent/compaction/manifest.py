@@ -46,8 +46,8 @@ def build_manifest(
     Every user message that went into the summary is in ``quoted`` or in ``listed`` (by its row, so
     that recall finds it), or counted in ``unnamed`` where it has no row.
     """
-    rows = [row for message in covered if (row := row_of(message)) is not None]
-    asked = [message for message in covered if is_real_user(message)]
+    rows = [row for m in covered if (row := m.get("_origin", m.get("_row"))) is not None]
+    asked = _asked(covered)
     asked_rows = {row_of(message) for message in asked}
     quoted = [q.row_id for q in summary.quotes if q.row_id is not None] if summary else []
     listed = list(summary.not_quoted) if summary else []
@@ -86,9 +86,13 @@ def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[in
     named = {*manifest["user_messages"]["quoted"], *manifest["user_messages"]["listed"]}
     return [
         row
-        for message in covered
-        if is_real_user(message) and (row := row_of(message)) is not None and row not in named
+        for message in _asked(covered)
+        if (row := row_of(message)) is not None and row not in named
     ]
+
+
+def _asked(messages: Sequence[Message]) -> list[Message]:
+    return [m for m in messages if m["role"] == "user" and is_real_user(m)]
 
 
 def missing_from(

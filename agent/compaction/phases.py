@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
-from agent.compaction.boundary import Boundaries, CutRules, find_boundaries, is_note, is_summary
+from agent.compaction.boundary import (
+    Boundaries,
+    CutRules,
+    find_boundaries,
+    is_summary,
+    own_messages,
+)
 from agent.compaction.frame import SummaryText, parse_summary, render_summary
-from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from, row_of
+from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from
 from agent.compaction.policy import MAX_BIAS
 from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.summary import Readable
@@ -34,7 +40,8 @@ class Plan:
     """Every call answered."""
     tokens: Sequence[int]
     cut: Boundaries | None
-    pruned: Mapping[int, Message]
+    new_middle: Sequence[Message]
+    """What the summary has to take in, the originals."""
     fixed_tokens: int
     """System prompt and tools, where they are not in the list."""
     image_tokens: int
@@ -53,6 +60,24 @@ class Plan:
         """Estimate of the list as it is."""
         return sum(self.tokens)
 
+    @property
+    def current_projection(self) -> int:
+        """The prompt size to expect from the list as it is."""
+        return int((self.estimated_tokens + self.fixed_tokens) * self.bias)
+
+    @property
+    def middle_tokens(self) -> int:
+        """Estimate of what is cut out."""
+        if self.cut is None:
+            return 0
+        whole = sum(self.tokens[self.cut.head_end : self.cut.tail_start])
+        return whole - sum(self.tokens[i] for i in self.cut.lifted)
+
+    @property
+    def outside(self) -> range:
+        """What pruning may touch: all between the system message and the tail."""
+        return range(self.cut.system_end, self.cut.tail_start) if self.cut else range(0)
+
     def projected(self, messages: Sequence[Message]) -> int:
         """The prompt size to expect from a list."""
         return int((self.size_of(messages) + self.fixed_tokens) * self.bias)
@@ -60,14 +85,6 @@ class Plan:
     def size_of(self, messages: Sequence[Message]) -> int:
         """Estimate of a list, pictures at the price of this plan."""
         return sum(messages_tokens(messages, image_tokens=self.image_tokens))
-
-    @property
-    def new_middle(self) -> list[Message]:
-        """What the summary has to take in, the originals."""
-        if self.cut is None:
-            return []
-        middle = (self.messages[i] for i in self.cut.middle)
-        return [m for m in middle if not (is_summary(m) or is_note(m))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +111,8 @@ def make_plan(
     current_tokens: int | None = None,
     now: float = 0.0,
 ) -> Plan:
-    """Phases 1 and 2: where to cut, and what pruning outside the tail gives."""
-    whole = repair_pairs([_with_content(message) for message in messages])
+    """Phase 2: where to cut. What pruning gives is only looked at where it is needed."""
+    whole = repair_pairs([m if "content" in m else _with_content(m) for m in messages])
     tokens = messages_tokens(whole, image_tokens=image_tokens)
     rules = CutRules(
         protect_first_n=0 if decayed else protect_first_n,
@@ -103,16 +120,16 @@ def make_plan(
         tail_tokens=triggers.tail_tokens,
         head_tokens=int(triggers.threshold_tokens * MIN_HEAD_RATIO),
     )
-    cut = find_boundaries(whole, tokens, rules)
-    outside = range(cut.system_end, cut.tail_start) if cut is not None else range(0)
+    own = own_messages(whole)
+    cut = find_boundaries(whole, tokens, rules, own)
     estimate = sum(tokens) + fixed_tokens
     real = current_tokens or 0
-    earlier = [m for m in whole if is_summary(m)]
+    earlier = [whole[i] for i in own if is_summary(whole[i])]
     return Plan(
         messages=whole,
         tokens=tokens,
         cut=cut,
-        pruned=prune_messages(whole, outside),
+        new_middle=_without(whole, cut, own) if cut is not None else (),
         fixed_tokens=fixed_tokens,
         image_tokens=image_tokens,
         current_tokens=real,
@@ -126,17 +143,40 @@ def make_plan(
 
 def _with_content(message: Message) -> Message:
     """Other programs leave the key out where an assistant only calls tools."""
-    return message if "content" in message else cast(Message, {**message, "content": None})
+    return cast(Message, {**message, "content": None})
+
+
+def _without(messages: Sequence[Message], cut: Boundaries, own: Sequence[int]) -> list[Message]:
+    """The messages that are cut out, but not summaries and notes."""
+    skipped = {*own, *cut.lifted}
+    between = range(cut.head_end, cut.tail_start)
+    if skipped.isdisjoint(between):
+        return list(messages[cut.head_end : cut.tail_start])
+    return [messages[i] for i in between if i not in skipped]
 
 
 def pruned_only(plan: Plan) -> Attempt | None:
     """The list after pruning, if the list was too long and pruning alone makes it short enough."""
-    if not plan.pruned or plan.projected(plan.messages) < plan.triggers.threshold_tokens:
+    enough = PRUNE_ENOUGH_RATIO * plan.triggers.threshold_tokens
+    if plan.current_projection < plan.triggers.threshold_tokens or _said_exceeds(plan, enough):
         return None
-    shorter = with_changes(plan.messages, plan.pruned)
-    if plan.projected(shorter) > PRUNE_ENOUGH_RATIO * plan.triggers.threshold_tokens:
+    pruned = prune_messages(plan.messages, plan.outside)
+    shorter = with_changes(plan.messages, pruned)
+    if not pruned or plan.projected(shorter) > enough:
         return None
-    return _attempt(plan, shorter, "prune", covered=(), summary=None, pruned=len(plan.pruned))
+    return _attempt(plan, shorter, "prune", covered=(), summary=None, pruned=len(pruned))
+
+
+def _said_exceeds(plan: Plan, limit_tokens: float) -> bool:
+    """Is it too much already without anything that pruning could make smaller?"""
+    size = float(plan.fixed_tokens)
+    for i in plan.outside:
+        message = plan.messages[i]
+        if message["role"] != "tool" and not message.get("tool_calls"):
+            size += plan.tokens[i]
+            if size * plan.bias > limit_tokens + 1:
+                return True
+    return False
 
 
 def shrunk_only(plan: Plan) -> Attempt | None:
@@ -144,7 +184,7 @@ def shrunk_only(plan: Plan) -> Attempt | None:
 
     None if that changes nothing.
     """
-    changes = dict(plan.pruned)
+    changes = prune_messages(plan.messages, plan.outside)
     start = plan.cut.tail_start if plan.cut is not None else 0
     base = with_changes(plan.messages, changes)
     changes.update(
@@ -180,18 +220,19 @@ def assembled(
         raise ValueError("nothing was cut out, so there is nothing to assemble")
     summary, complete = _summary_text(plan, covered, body)
     content = render_summary(summary)
-    result = assemble(plan.messages, cut, content, plan.pruned)
-    changes = dict(plan.pruned)
+    changes = prune_messages(plan.messages, (*cut.head, *cut.lifted))
+    result = assemble(plan.messages, cut, content, changes)
     extra = shrink_tail(plan.messages, cut.tail, _excess(plan, result))
     if extra:
         changes.update(extra)
         result = assemble(plan.messages, cut, content, changes)
-    still_there = sum(1 for i in changes if i in set(cut.head) | set(cut.after_summary))
+    staying = {*cut.head, *cut.after_summary}
+    still_there = sum(1 for i in changes if i in staying)
     return _attempt(
         plan,
         repair_pairs(result),
         mode,
-        covered=[item.message for item in covered],
+        covered=plan.new_middle,
         summary=summary,
         pruned=still_there,
         parts=calls,
@@ -231,11 +272,8 @@ def _excess(plan: Plan, result: Sequence[Message]) -> int:
 def _summary_text(plan: Plan, covered: Sequence[Readable], body: str) -> tuple[SummaryText, bool]:
     previous = plan.previous or SummaryText(body="")
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
-    asked = [item for item in covered if is_real_user(item.message)]
+    asked = [m for m in plan.new_middle if m["role"] == "user" and is_real_user(m)]
     quotes, not_quoted = choose_quotes(asked, previous, share)
-    named = {*not_quoted, *(quote.row_id for quote in quotes)}
-    wordless = [row for item in reversed(asked) if (row := row_of(item.message)) not in named]
-    not_quoted = (*(row for row in wordless if row is not None), *not_quoted)
     identifiers, complete = find_identifiers(
         covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )

@@ -13,7 +13,6 @@ from agent.messages import (
     ToolCall,
     arguments_of,
     text_of,
-    tool_groups,
     without_thinking,
 )
 from agent.model_metadata import estimate_message_tokens, estimate_tokens_rough
@@ -38,6 +37,16 @@ def is_stand_in(message: Message) -> bool:
     """Is this tool message a stand-in already?"""
     content = message["content"]
     return message["role"] == "tool" and isinstance(content, str) and content.startswith(STAND_IN)
+
+
+def _call_of(messages: Sequence[Message], index: int) -> ToolCall | None:
+    """The call that a result answers: in the message that opens its group."""
+    call_id = messages[index].get("tool_call_id", "")
+    at = index - 1
+    while at >= 0 and messages[at]["role"] == "tool":
+        at -= 1
+    calls = messages[at].get("tool_calls") if at >= 0 else None
+    return next((call for call in calls or () if call["id"] == call_id), None)
 
 
 def calls_by_id(messages: Iterable[Message]) -> dict[str, ToolCall]:
@@ -150,29 +159,40 @@ def prune_messages(messages: Sequence[Message], indexes: Iterable[int]) -> dict[
     Nothing else is touched, no message disappears, and doing it twice changes nothing more. A
     result that is repeated later, anywhere in the list, is called so.
     """
-    calls = calls_by_id(messages)
-    later: dict[str, Message] = {}
-    for i in range(len(messages) - 1, -1, -1):
-        message = messages[i]
-        if message["role"] == "tool" and isinstance(message["content"], str) and _prunable(message):
-            later[message["content"]] = later.get(message["content"], message)
+    chosen = [i for i in indexes if messages[i]["role"] == "assistant" or _prunable(messages[i])]
+    later = _newest_of_equal(messages, [i for i in chosen if messages[i]["role"] == "tool"])
     changes: dict[int, Message] = {}
-    for i in indexes:
+    for i in chosen:
         message = messages[i]
         if message["role"] == "assistant":
             shorter = shorten_arguments(message)
-        elif _prunable(message):
-            content = message["content"]
-            newest = later.get(content) if isinstance(content, str) else None
-            same_as = newest if newest is not message else None
-            shorter = stand_in(message, calls.get(message.get("tool_call_id", "")), same_as=same_as)
         else:
-            continue
+            newest = later.get(i)
+            same_as = newest if newest is not message else None
+            shorter = stand_in(message, _call_of(messages, i), same_as=same_as)
         if shorter is not message and estimate_message_tokens(shorter) < estimate_message_tokens(
             message
         ):
             changes[i] = shorter
     return changes
+
+
+def _newest_of_equal(messages: Sequence[Message], indexes: Sequence[int]) -> dict[int, Message]:
+    """For these results the newest one that says the same, perhaps itself."""
+    texts = {i: text for i in indexes if isinstance(text := messages[i]["content"], str)}
+    if not texts:
+        return {}
+    wanted, lengths = set(texts.values()), set(map(len, texts.values()))
+    newest: dict[str, Message] = {}
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            continue
+        content = message["content"]
+        if isinstance(content, str) and len(content) in lengths and content in wanted:
+            newest.setdefault(content, message)
+            if len(newest) == len(wanted):
+                break
+    return {i: newest[text] for i, text in texts.items()}
 
 
 def clip_result(message: Message, limit_tokens: int) -> Message:
@@ -199,9 +219,7 @@ def shrink_tail(
     """
     if excess_tokens <= 0 or not indexes:
         return {}
-    inside = set(indexes)
-    groups = [g for g in tool_groups(messages) if g.stop - 1 in inside]
-    newest = groups[-1] if groups and groups[-1].stop == len(messages) else range(0)
+    newest = _last_group(messages) if len(messages) - 1 in indexes else range(0)
     kept = set(newest) if len(newest) > 1 else set()
     recent = set(indexes[-3:]) | kept
     shorter = prune_messages(messages, (i for i in indexes if i not in kept))
@@ -228,6 +246,13 @@ def shrink_tail(
     if (shortened := shorten_arguments(call)) is not call:
         changes[newest.start] = shortened
     return changes
+
+
+def _last_group(messages: Sequence[Message]) -> range:
+    start = len(messages) - 1
+    while start > 0 and messages[start]["role"] == "tool":
+        start -= 1
+    return range(start, len(messages))
 
 
 def _even_share(sizes: Sequence[int], total: int) -> int:

@@ -19,7 +19,7 @@ from agent.compaction.summary import (
     system_text,
     user_text,
 )
-from agent.errors import ContextOverflow, ModelError, OutputLimitTooHigh
+from agent.errors import ContextOverflow, ModelError, OutputLimitTooHigh, RequestTooLarge
 from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock, ModelResponse, SideModel, Usage
@@ -149,12 +149,13 @@ class Summariser:
                 if room.widened:
                     raise
                 room = replace(room, output_tokens=2 * room.output_tokens, widened=True)
-            except ContextOverflow as exc:
+            except (ContextOverflow, RequestTooLarge) as exc:
                 overflows += 1
                 if overflows > OVERFLOW_RETRIES:
                     raise
                 window = room.window_tokens
-                stated = exc.limit_tokens or window
+                limit = exc.limit_tokens if isinstance(exc, ContextOverflow) else None
+                stated = limit or window
                 if stated < window:
                     self._on_limit(model, stated)
                 window = max(512, stated if stated < window else window // 2)
@@ -182,10 +183,11 @@ class Summariser:
         )
         limit = int((room.window_tokens - room.output_tokens) * INPUT_SHARE) - fixed
         so_far = estimate_tokens_rough(material.previous)
-        parts = in_parts(items, limit - so_far)
-        if len(parts) > 1:  # from the second one on, the summary so far takes room
-            so_far = max(so_far, min(2 * material.budget_tokens, share))
-            parts = in_parts(items, limit - so_far)
+        # from the second part on, the summary so far takes room
+        so_far_later = max(so_far, min(2 * material.budget_tokens, share))
+        parts = in_parts(items, limit - so_far, limit_of_many=limit - so_far_later)
+        if len(parts) > 1:
+            so_far = so_far_later
         body, calls = material.previous, 0
         for transcript in parts:
             previous = clip_to_tokens(body, so_far) if calls else body

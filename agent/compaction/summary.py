@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
-from agent.compaction.boundary import is_note, is_summary
 from agent.compaction.clip import clip, clip_to_tokens, recall_reference
 from agent.compaction.frame import clean_body
+from agent.compaction.remembered import Remembered
 from agent.messages import Message, text_of
-from agent.model_metadata import estimate_tokens_rough
+from agent.model_metadata import CHARS_PER_TOKEN, estimate_tokens_rough
 from agent.ports import ModelResponse
 from agent.redact import redact_sensitive_text
 
@@ -80,6 +80,10 @@ def system_text() -> str:
 # --- what the model reads -----------------------------------------------------------------------
 
 
+redacted = Remembered(redact_sensitive_text)
+"""The text without its secrets; a history is read again at every compression."""
+
+
 @dataclass(frozen=True, slots=True)
 class Readable:
     """A message as a summary may know it: its texts, secrets out, not cut yet."""
@@ -90,23 +94,38 @@ class Readable:
     """Of its calls, in order."""
 
 
-def readable(messages: Iterable[Message]) -> list[Readable]:
-    """The messages without their secrets, each looked at once; summaries and notes are skipped.
+class Readables(Sequence[Readable]):
+    """Messages without their secrets, each read when it is asked for: mostly the newest ones are.
 
     Thinking is left out, pictures are named.
     """
-    return [
-        Readable(
-            message,
-            redact_sensitive_text(_text(message)),
-            tuple(
-                redact_sensitive_text(call["function"]["arguments"])
-                for call in message.get("tool_calls") or ()
-            ),
-        )
-        for message in messages
-        if not (is_summary(message) or is_note(message))
-    ]
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+
+    @overload
+    def __getitem__(self, at: int) -> Readable: ...
+    @overload
+    def __getitem__(self, at: slice) -> Readables: ...
+    def __getitem__(self, at: int | slice) -> Readable | Readables:
+        if isinstance(at, slice):
+            return Readables(self.messages[at])
+        return _read(self.messages[at])
+
+    def __iter__(self) -> Iterator[Readable]:
+        return map(_read, self.messages)
+
+    def __reversed__(self) -> Iterator[Readable]:
+        return map(_read, reversed(self.messages))
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+def _read(message: Message) -> Readable:
+    calls = message.get("tool_calls")
+    arguments = tuple(redacted(call["function"]["arguments"]) for call in calls) if calls else ()
+    return Readable(message, redacted(_text(message)), arguments)
 
 
 def _text(message: Message) -> str:
@@ -126,38 +145,90 @@ def _block(item: Readable, body_chars: int) -> str:
             label = f"[TOOL RESULT {message.get('tool_call_id', '')}]"
         case role:
             label = f"[{role.upper()}]"
-    reference = recall_reference(message) if len(item.text) > body_chars else ""
-    parts = [label, clip(item.text, body_chars, reference=reference)]
+    parts = [label]
+    if len(item.text) > body_chars:
+        parts.append(clip(item.text, body_chars, reference=recall_reference(message)))
+    elif item.text:
+        parts.append(item.text)
     for call, arguments in zip(message.get("tool_calls") or (), item.arguments, strict=True):
         shown = clip(arguments, body_chars // ARGUMENT_SHARE)
         parts.append(f"-> calls {call['function']['name']} ({call['id']}) with {shown}")
-    return "\n".join(part for part in parts if part)
+    return "\n".join(parts)
 
 
 def in_parts(
-    items: Sequence[Readable], limit_tokens: int, *, max_parts: int = MAX_PARTS
+    items: Sequence[Readable],
+    limit_tokens: int,
+    *,
+    limit_of_many: int | None = None,
+    max_parts: int = MAX_PARTS,
 ) -> list[str]:
     """The messages as transcripts, each small enough for one call, at most so many.
 
     As much of each message as possible; where even the shortest form is too much, whole messages
     are left out of the middle, and a line says how many.
+
+    Args:
+        items: What is to be read.
+        limit_tokens: Of a transcript that is the only one.
+        limit_of_many: Of each, where there are several; None: the same.
+        max_parts: How many there may be.
     """
-    limit = max(64, limit_tokens)
-    blocks: list[str] = []
-    sizes: list[int] = []
-    ladder = (*((chars, 1) for chars in ONE_CALL_CHARS), *((c, max_parts) for c in BODY_CHARS))
-    for body_chars, calls in ladder:
-        blocks = [clip_to_tokens(_block(item, body_chars), limit) for item in items]
-        sizes = [estimate_tokens_rough(block) + 1 for block in blocks]
-        groups = _packed(sizes, limit)
-        if len(groups) <= calls:
+    alone = max(64, limit_tokens)
+    each = alone if limit_of_many is None else min(alone, max(64, limit_of_many))
+    items = list(items)
+    sizes = _TextSizes([item.text for item in items])
+    for body_chars in (*ONE_CALL_CHARS, *BODY_CHARS):
+        may_be_many = body_chars in BODY_CHARS
+        room = max(alone, each * max_parts) if may_be_many else alone
+        if body_chars != BODY_CHARS[-1] and sizes.at_least(body_chars) > room:
+            continue
+        blocks, costs = _blocks(items, body_chars, alone)
+        if sum(costs) <= alone:
+            return ["\n\n".join(blocks)] if blocks else []
+        if not may_be_many:
+            continue
+        if each < alone:
+            blocks, costs = _blocks(items, body_chars, each)
+        groups = _packed(costs, each)
+        if len(groups) <= max_parts:
             return ["\n\n".join(blocks[i] for i in group) for group in groups]
-    groups = _packed(sizes, max(32, limit - 32))
+    groups = _packed(costs, max(32, each - 32))
     first, last = groups[: (max_parts + 1) // 2], groups[len(groups) - max_parts // 2 :]
     missing = sum(len(group) for group in groups) - sum(len(g) for g in (*first, *last))
     parts = ["\n\n".join(blocks[i] for i in group) for group in (*first, *last)]
     parts[len(first) - 1] += f"\n\n[… {missing} messages are not shown here …]"
     return parts
+
+
+class _TextSizes:
+    """What texts cost at least when each is cut to so many characters, without cutting them."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        smallest = min(BODY_CHARS)
+        costs = [(len(text), estimate_tokens_rough(text)) for text in texts]
+        self._short_tokens = sum(tokens for chars, tokens in costs if chars <= smallest)
+        self._short_tokens += 2 * len(costs)  # a block's label, and what stands between blocks
+        self._long = [cost for cost in costs if cost[0] > smallest]
+
+    def at_least(self, body_chars: int) -> int:
+        cut = body_chars // CHARS_PER_TOKEN
+        return self._short_tokens + sum(
+            tokens if chars <= body_chars else cut for chars, tokens in self._long
+        )
+
+
+def _blocks(
+    items: Sequence[Readable], body_chars: int, limit_tokens: int
+) -> tuple[list[str], list[int]]:
+    """Every message as a block that fits into a call, and what each of them costs there."""
+    blocks = [_block(item, body_chars) for item in items]
+    costs = [estimate_tokens_rough(block) + 1 for block in blocks]
+    for i, cost in enumerate(costs):
+        if cost > limit_tokens:
+            blocks[i] = clip_to_tokens(blocks[i], limit_tokens - 1)
+            costs[i] = estimate_tokens_rough(blocks[i]) + 1
+    return blocks, costs
 
 
 def _packed(sizes: Sequence[int], limit: int) -> list[range]:

@@ -7,56 +7,90 @@ from collections.abc import Iterator, Sequence
 
 from agent.compaction.clip import clip_to_tokens, recall_reference
 from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.summary import Readable
+from agent.compaction.manifest import row_of
+from agent.compaction.remembered import Remembered
+from agent.compaction.summary import Readable, Readables
+from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
+
+WORTH_QUOTING_TOKENS = 32
+"""With less room than this nothing further is quoted: the rest is listed without being read."""
+_QUOTE_TOKENS = 8
+"""What a quote costs beside its text."""
 
 
 def choose_quotes(
-    asked: Sequence[Readable], previous: SummaryText, budget_tokens: int
+    asked: Sequence[Message], previous: SummaryText, budget_tokens: int
 ) -> tuple[tuple[Quote, ...], tuple[int, ...]]:
     """The user messages to keep word for word, newest first, and the rows of those left out.
 
-    Those of an earlier summary come after the new ones. One that does not fit is listed by its
-    reference; only if nothing at all would be quoted, the newest one is cut to fit.
+    Those of an earlier summary come after the new ones. One that does not fit, or has no text, is
+    listed by its reference; only if nothing at all would be quoted, the newest one is cut to fit.
     """
-    candidates = [
-        Quote(text, item.message.get("_origin", item.message.get("_row")))
-        for item in reversed(asked)
-        if (text := item.text.strip("\n"))
-    ]
-    candidates.extend(previous.quotes)
-    quotes: list[Quote] = []
-    left_out: list[int] = []
-    left = budget_tokens
-    for candidate in candidates:
-        cost = estimate_tokens_rough(candidate.text) + 8
-        if cost <= left:
-            quotes.append(candidate)
-            left -= cost
-        elif not quotes and candidate.row_id is not None and left > 64:
-            shorter = clip_to_tokens(
-                candidate.text, left - 40, reference=f"recall ref m{candidate.row_id}"
-            )
-            quotes.append(Quote(shorter, candidate.row_id))
-            left = 0
-        elif candidate.row_id is not None:
-            left_out.append(candidate.row_id)
-    left_out.extend(previous.not_quoted)
-    return tuple(quotes), tuple(dict.fromkeys(left_out))
+    chosen = _Chosen(budget_tokens)
+    for item in reversed(Readables(asked)) if budget_tokens > 0 else ():
+        if chosen.full:
+            break
+        chosen.offer(item.text.strip("\n"), row_of(item.message))
+    for message in reversed(asked[: len(asked) - chosen.offered]):
+        chosen.leave_out(row_of(message))
+    for quote in previous.quotes:
+        chosen.offer(quote.text, quote.row_id)
+    left_out = dict.fromkeys((*chosen.left_out, *previous.not_quoted))
+    return tuple(chosen.quotes), tuple(left_out)
+
+
+class _Chosen:
+    """What is quoted so far, and the room that is left."""
+
+    def __init__(self, budget_tokens: int) -> None:
+        self._left_tokens = budget_tokens
+        self.quotes: list[Quote] = []
+        self.left_out: list[int] = []
+        self.offered = 0
+
+    @property
+    def full(self) -> bool:
+        return self._left_tokens < WORTH_QUOTING_TOKENS
+
+    def offer(self, text: str, row_id: int | None) -> None:
+        self.offered += 1
+        cost = estimate_tokens_rough(text) + _QUOTE_TOKENS
+        if not text:
+            self.leave_out(row_id)
+        elif cost <= self._left_tokens:
+            self.quotes.append(Quote(text, row_id))
+            self._left_tokens -= cost
+        elif not self.quotes and row_id is not None and self._left_tokens > 64:
+            reference = f"recall ref m{row_id}"
+            shorter = clip_to_tokens(text, self._left_tokens - 40, reference=reference)
+            self.quotes.append(Quote(shorter, row_id))
+            self._left_tokens = 0
+        else:
+            self.leave_out(row_id)
+
+    def leave_out(self, row_id: int | None) -> None:
+        if row_id is not None:
+            self.left_out.append(row_id)
 
 
 _IDENTIFIER = re.compile(
     r"""(?P<url>https?://[^\s<>"'`)\]}]{4,200})
-    |(?P<path>(?<![\w/.~])(?:~|\.{1,2})?/(?:[\w.@%+\-]+/)*[\w.@%+\-]{2,})
+    |(?P<path>(?<![\w/.~])(?:~|\.{1,2})?/(?:[\w.@%+\-]+/){0,24}[\w.@%+\-]{2,})
     |(?P<file>\b[\w\-]{1,60}\.(?:py|js|ts|go|rs|c|h|cpp|java|md|txt|ya?ml|json|toml|sql|sh|csv|log|cfg|ini|html|css|pdf|png|jpg|xlsx?|docx?)\b)
     |(?P<uuid>\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)
     |(?P<hex>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)
     |(?P<code>\b[A-Z][A-Z0-9]{0,9}[\-_#]\d{2,}\b|\b[A-Z]{2,}\d{2,}\b)
     |(?P<number>(?<![\w.])\d[\d.,:]{3,}\d(?![\w]))
-    |(?P<error>^[^\n]{0,80}?\b(?:Error|Exception|error|FAILED|错误|エラー)\b:?[^\n]{0,120})
     """,
-    re.VERBOSE | re.MULTILINE,
+    re.VERBOSE,
 )
+"""Looked for in one word at a time. A path is as long as it is, but not deeper than 25 names."""
+_ERROR = re.compile(
+    r"^.{0,80}?\b(?:Error|Exception|error|FAILED|错误|エラー)\b:?[^\n]{0,120}", re.DOTALL
+)
+_ERROR_WORDS = ("rror", "xception", "FAILED", "错误", "エラー")
+_PUNCTUATION = ".,;:!?()[]{}<>\"'`*…。，、；：！？（）「」"
 _SCAN_CHARS = 20_000
 
 
@@ -83,15 +117,30 @@ def find_identifiers(
 def _candidates(items: Sequence[Readable], previous: Sequence[str]) -> Iterator[tuple[str, str]]:
     for readable in reversed(items):
         reference = recall_reference(readable.message).removeprefix("recall ref ")
-        for match in _IDENTIFIER.finditer(_scanned(readable)):
-            item = " ".join(match[0].split()).rstrip(".,:;")
-            if 3 < len(item) <= 220:
+        for text in (readable.text, *readable.arguments):
+            for item in identifiers_in(text):
                 yield item, f"{item} ({reference})" if reference else item
     for line in previous:
         yield re.sub(r" \(m\d+\)$", "", line), line
 
 
-def _scanned(readable: Readable) -> str:
-    text = "\n".join(part for part in (readable.text, *readable.arguments) if part)
-    half = _SCAN_CHARS // 2
-    return text if len(text) <= _SCAN_CHARS else f"{text[:half]}\n{text[-half:]}"
+def _search(text: str) -> tuple[str, ...]:
+    """The identifiers of a text without secrets, each once."""
+    if len(text) > _SCAN_CHARS:
+        half = _SCAN_CHARS // 2
+        text = f"{text[:half]}\n{text[-half:]}"
+    found: dict[str, None] = {}
+    for line in text.split("\n"):
+        rest = line
+        if any(word in line for word in _ERROR_WORDS) and (error := _ERROR.match(line)):
+            found[" ".join(error[0].split())] = None
+            rest = line[error.end() :]
+        for word in rest.split():
+            if not word.strip(_PUNCTUATION).isalpha():  # a plain word is none of them
+                found.update((match[0], None) for match in _IDENTIFIER.finditer(word))
+    stripped = (item.rstrip(".,:;") for item in found)
+    return tuple(dict.fromkeys(item for item in stripped if 3 < len(item) <= 220))
+
+
+identifiers_in = Remembered(_search)
+"""The exact strings in a text; remembered, since most of a history has none."""
