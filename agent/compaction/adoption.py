@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -19,6 +20,8 @@ from agent.messages import (
     without_thinking,
 )
 from agent.model_metadata import estimate_message_tokens
+
+log = logging.getLogger(__name__)
 
 _ROLES = frozenset({"system", "user", "assistant", "tool"})
 
@@ -41,6 +44,16 @@ def adopt(result: object, rows: Sequence[Row]) -> Adopted:
     Raises:
         EngineError: It is no list of messages.
     """
+    try:
+        return _adopted(result, rows)
+    except EngineError:
+        raise
+    except Exception as exc:  # somebody else's data: whatever is wrong with it, it is not taken
+        log.warning("a result of the context engine has an unknown shape", exc_info=True)
+        raise EngineError("the context engine gave back messages of an unknown shape") from exc
+
+
+def _adopted(result: object, rows: Sequence[Row]) -> Adopted:
     messages = _checked(result)
     messages = [_as_note(m) if m["role"] == "system" else m for m in messages]
     messages = _with_newest_user(messages, rows)
@@ -78,7 +91,10 @@ def _checked_message(item: Any) -> Message:
         raise EngineError("the context engine gave back a message with unknown content")
     if isinstance(content, list) and not all(isinstance(part, dict) for part in content):
         raise EngineError("the context engine gave back a message with unknown content")
-    for call in item.get("tool_calls") or ():
+    calls = item.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise EngineError("the context engine gave back a broken tool call")
+    for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
         if not (
             isinstance(function, dict)

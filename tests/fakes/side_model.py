@@ -31,6 +31,10 @@ class ScriptedSideModel:
         self._answers = list(answers) or ["## Goal\nthe summary"]
         self.asked: list[Asked] = []
 
+    def heal(self, answer: Answer) -> None:
+        """From now on, this is the answer."""
+        self._answers = [answer]
+
     def complete(
         self,
         *,
