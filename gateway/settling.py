@@ -90,7 +90,6 @@ class Settling:
         Raises:
             StaleTurn: the turn is over; nothing was written.
             GaveUp: the daemon goes down first.
-            SessionEnded: the tip would not stand still.
         """
         address = item.record.address
         outbox: list[OutboxDraft] = []
@@ -101,7 +100,8 @@ class Settling:
         session_id = ending.session_id
         final = ending.result.final if ending.result else None
         usage = ending.result.usage if ending.result else None
-        for _ in range(MAX_ADOPTIONS + 1):
+        adoptions = 0
+        while True:
             store_it = partial(
                 self._sessions.finish_turn,
                 ticket,
@@ -118,14 +118,17 @@ class Settling:
                 # its thinking stands behind another prefix and its usage measures another list.
                 tip = await self._sessions.tip(session_id)
                 session_id, usage = tip.id, None
-                if tip.ended_at is not None:
-                    final = None  # the conversation was ended on purpose: it is said, not kept
+                adoptions += 1
+                if tip.ended_at is not None or adoptions > MAX_ADOPTIONS:
+                    # Ended on purpose, or it would not stand still: said, but not kept. A turn
+                    # that stayed open would be in the way of everything that comes after it.
+                    log.warning("an answer has no place in its conversation")
+                    final = None
                 elif final is not None:
                     final = replace(final, message=without_thinking(final.message))
                 continue
             self._delivery.hand_over(items)
             return
-        raise SessionEnded(f"the tip of {ticket.conversation_id} would not stand still")
 
 
 def report(ending: Ending, seconds: float) -> None:

@@ -197,6 +197,46 @@ async def test_a_tip_that_never_stands_still_ends_in_words(clock: FakeClock) -> 
     assert len(rig.platform.texts()) == 1
 
 
+async def test_an_answer_without_a_place_is_said_and_its_turn_is_over(clock: FakeClock) -> None:
+    """As if every commit came just behind somebody's split; nothing may stay open for ever."""
+    rig = Rig(clock)
+    real = rig.store.finish_turn
+
+    async def always_late(ticket: Any, session_id: str, outcome: Any, **what: Any) -> Any:
+        if what["final"] is not None:
+            await split_at_end(rig, session_id)
+        return await real(ticket, session_id, outcome, **what)
+
+    rig.store.finish_turn = always_late
+    await rig.intake.receive(inbound("hi"))
+    await rig.settle()
+    assert rig.platform.texts() == ["re: hi"]
+    assert await rig.rows(KEY) == [("user", "hi")]
+    assert await rig.store.recover_turns() == []
+    assert await rig.store.open_inbox() == []
+
+
+async def test_a_turn_is_not_resumed_in_a_conversation_that_was_ended(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    gate = asyncio.Event()
+    rig.hold("hi", gate)
+    await rig.intake.receive(inbound("hi"))
+    await rig.settle()
+    rig.kill()
+    await rig.settle()
+    rig.loop.scripts.clear()
+    prefix = rig.prefix_for("fake")
+    await rig.store.start_conversation(KEY, "fake:111", prefix, end_reason="daily")
+    rig.boot()
+    await rig.recovery.run()
+    await rig.settle()
+    assert rig.platform.texts() == [texts.CONVERSATION_MOVED]
+    assert await rig.rows(KEY) == []
+    ended = await rig.store.session("s_1")
+    assert ended.end_reason == "daily"
+    assert await rig.store.recover_turns() == []
+
+
 async def test_a_run_that_lost_its_turn_says_nothing(clock: FakeClock) -> None:
     rig = Rig(clock)
 
