@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
 from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
+from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
 from gateway.supervisor import Supervisor
@@ -93,7 +94,8 @@ class SelfReport:
         facts = {
             "model": self._model,
             "window": f"{window.tokens:,} tokens (from: {self._window_source()})",
-            "compression from": f"{triggers.effective_tokens:,} tokens{off}",
+            "compression from": f"{triggers.effective_tokens:,} tokens, "
+            f"{percent(triggers.effective_tokens, triggers.window_tokens)} of the window{off}",
             "prompt cache": self.cache(),
         }
         remarks = self.remarks()

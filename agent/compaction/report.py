@@ -91,20 +91,23 @@ def read_manifest(manifest: Mapping[str, Any], *, at: float | None = None) -> Co
     )
 
 
-def last_compression(lineage: Sequence[Session]) -> CompressionReport | None:
-    """The compression whose result a tip still shows; None: there was none, or it was undone.
+def last_compression(lineage: Sequence[Session], session_id: str) -> CompressionReport | None:
+    """The compression whose result a session shows; None: there was none, or it was undone.
 
     Args:
-        lineage: Root first, the tip last.
+        lineage: Root first; it may go on behind the session.
+        session_id: Which one.
     """
     by_id = {session.id: session for session in lineage}
-    for session in reversed(lineage):
+    session = by_id.get(session_id)
+    while session is not None:
         parent = by_id.get(session.parent_session_id or "")
         if session.manifest is not None:
             split = parent is not None and parent.end_reason == "compression"
             return read_manifest(session.manifest, at=session.started_at if split else None)
         if parent is None or parent.end_reason == "uncompress":
             return None
+        session = parent
     return None
 
 

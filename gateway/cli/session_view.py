@@ -15,8 +15,9 @@ from agent.prompt_caching import CacheTtl
 from agent.sessions import Session
 from gateway.cli.output import plain, table, when
 from gateway.commands.compression_text import cost_text, cost_usd, kept_lines, sizes
-from gateway.commands.context_text import bar, percent, usage_usd
+from gateway.commands.context_text import bar, usage_usd
 from gateway.commands.contract import counted
+from gateway.commands.wording import percent
 
 LABELS: Mapping[PartName, str] = {
     "system": "system prompt",

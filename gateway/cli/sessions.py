@@ -136,8 +136,8 @@ async def _show(store: Archive, session_id: str, home: Home, as_json: bool) -> N
 
 async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
     lineage = await store.lineage(session_id)
-    at = next(i for i, session in enumerate(lineage) if session.id == session_id)
-    session, rows = lineage[at], tuple(await store.active_rows(session_id))
+    session = next(session for session in lineage if session.id == session_id)
+    rows = tuple(await store.active_rows(session_id))
     config, model = _configuration(home), session.prefix.model
     return SessionView(
         session=session,
@@ -147,7 +147,7 @@ async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
             triggers_of_model(config, home, model),
             image_tokens=remembered_image_tokens(home.image_tokens).of(model),
         ),
-        last=last_compression(lineage[: at + 1]),
+        last=last_compression(lineage, session_id),
         manifest=session.manifest,
         usage=await store.usage_totals(session.conversation_id),
         prices=price_table(),

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from agent.compaction.failures import FailureKind, describe
 from agent.compaction.report import CompressionReport, SummaryCost
 from agent.prices import PriceTable, money
-from agent.redact import redact_sensitive_text
 from gateway.commands.contract import counted
+from gateway.commands.wording import ago, duration, shown
 
 MOST_FOCUS_CHARS = 80
+MOST_REASON_CHARS = 300
+MOST_NAME_CHARS = 60
+"""Reasons hold words of other people's engines, names come from a provider: neither is trusted."""
 
 # --- the answer to /compress --------------------------------------------------------------------
 
@@ -44,7 +47,7 @@ def compressed_text(
     if last is not None:
         lines += kept_lines(last)
     if focus:
-        lines.append(f"Kept in more detail: {_shown_focus(focus)}")
+        lines.append(f"Kept in more detail: {shown(focus, MOST_FOCUS_CHARS)}")
     if last is not None and (cost := cost_text(last.cost, prices)):
         lines.append(cost)
     lines.append(_reachable(before, verbatim))
@@ -64,12 +67,6 @@ def _reachable(before: int, verbatim: int) -> str:
     )
 
 
-def _shown_focus(focus: str) -> str:
-    """One short line, redacted before it is cut: half a secret would not be known as one."""
-    line = " ".join(redact_sensitive_text(focus).split())
-    return line if len(line) <= MOST_FOCUS_CHARS else line[: MOST_FOCUS_CHARS - 1] + "…"
-
-
 _AN_ADMIN: Mapping[FailureKind, str] = {
     "missing_key": "An admin has to set the key of the model on the server.",
     "auth": "An admin has to check the key of the model on the server.",
@@ -85,7 +82,7 @@ _LATER = "Please try /compress again in a few minutes; /new gives a fresh start.
 
 def aborted_text(reason: str) -> str:
     """It was wanted and could not be done: why, and what to do."""
-    told = reason.strip().rstrip(".") or "the reason is not known; the log has the details"
+    told = _reason(reason) or "the reason is not known; the log has the details"
     advice = next((text for words, text in _ADVICE.items() if told.startswith(words)), _LATER)
     return f"Not compressed: {told}. Nothing was changed, and nothing is lost. {advice}"
 
@@ -98,7 +95,7 @@ def nothing_to_do_text(reason: str, messages: int, moved_on: bool) -> str:
         messages: How many the conversation holds now.
         moved_on: Somebody else was first.
     """
-    told = reason.strip().rstrip(".")
+    told = _reason(reason)
     why = f"Nothing to compress: {told.removeprefix(_THERE_IS).strip(': ') or 'it is short'}."
     if moved_on:
         return f"{why} /context shows what it is like now."
@@ -109,6 +106,10 @@ def nothing_to_do_text(reason: str, messages: int, moved_on: bool) -> str:
 
 
 _THERE_IS = "there is nothing to compress"
+
+
+def _reason(text: str) -> str:
+    return shown(text, MOST_REASON_CHARS).rstrip(".")
 
 
 # --- what a compression did ---------------------------------------------------------------------
@@ -179,7 +180,8 @@ def cost_text(cost: SummaryCost | None, prices: PriceTable) -> str:
     """What the summary took; "" if nobody noted it."""
     if cost is None:
         return ""
-    by = f" by {', '.join(cost.models)}" if any(cost.models) else ""
+    names = [shown(model, MOST_NAME_CHARS) for model in cost.models if model]
+    by = f" by {', '.join(names)}" if names else ""
     calls = f" in {cost.calls:,} calls" if cost.calls > 1 else ""
     failed = f", {cost.failed_calls:,} of them in vain" if cost.failed_calls else ""
     seconds = f", {duration(cost.seconds)}" if cost.seconds >= 0.05 else ""
@@ -206,20 +208,3 @@ def cost_usd(cost: SummaryCost, prices: PriceTable) -> float | None:
         cache_read_tokens=cost.cache_read_tokens,
         cache_write_tokens=cost.cache_write_tokens,
     )
-
-
-def ago(seconds: float) -> str:
-    """How long since; a clock that was set back makes it "just now"."""
-    for length, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= length:
-            return f"{counted(int(seconds // length), name)} ago"
-    return "just now"
-
-
-def duration(seconds: float) -> str:
-    """How long something took."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"

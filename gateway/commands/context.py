@@ -15,9 +15,10 @@ from agent.prices import price_table
 from agent.sessions import LoadedSession, Session
 from gateway import texts
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
-from gateway.commands.context_text import ContextReport, chat_text, percent
+from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.lineage import hold_limit
+from gateway.commands.wording import percent
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""
@@ -33,7 +34,7 @@ async def context(host: CommandHost, call: Call) -> str:
     report = ContextReport(
         filling=await _filling(host, loaded, due),
         due=due,
-        last=last_compression(await host.sessions.lineage(session.id)),
+        last=last_compression(await host.sessions.lineage(session.id), session.id),
         usage=await host.lineages.usage_totals(session.conversation_id),
         model=session.prefix.model,
         cache_ttl=host.status.cache_ttl(),

@@ -13,8 +13,9 @@ from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
 from agent.prices import PriceTable, money
 from agent.prompt_caching import CacheTtl
-from gateway.commands.compression_text import ago, last_compression_lines
+from gateway.commands.compression_text import last_compression_lines
 from gateway.commands.contract import counted
+from gateway.commands.wording import ago, percent, shown
 
 LABELS: Mapping[PartName, str] = {
     "system": "my instructions",
@@ -100,16 +101,6 @@ def bar(tokens: int, triggers: Triggers, *, cells: int, full: str = "▰", empty
     return f"{drawn[:mark]}{MARK if full == '▰' else '|'}{drawn[mark:]}"
 
 
-def percent(tokens: int, whole: int) -> str:
-    """A share in percent: one digit behind the point below ten, never 0 for something."""
-    if tokens <= 0 or whole <= 0:
-        return "0 %"
-    share = 100 * tokens / whole
-    if share < 0.1:
-        return "under 0.1 %"
-    return f"{share:.1f} %" if share < 9.95 else f"{share:.0f} %"
-
-
 def shares(filling: Filling) -> Iterator[tuple[PartName, int, str]]:
     """Each part that is not empty: name, tokens, share of the window."""
     for name in PARTS:
@@ -154,7 +145,7 @@ def _largest_lines(filling: Filling) -> list[str]:
 
 def large_message(message: LargeMessage) -> str:
     """One large message: what it is, its size, its number."""
-    tool = f" ({message.tool_name})" if message.tool_name else ""
+    tool = f" ({shown(message.tool_name)})" if message.tool_name else ""
     return f"{_ONE[message.part]}{tool} m{message.row_id}, {message.tokens:,} tokens"
 
 

@@ -11,6 +11,7 @@ from agent.sessions import EndReason, LoadedSession, Session, SessionInfo
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
+from gateway.commands.wording import shown
 
 LINEAGE_LINES = 20
 HOLD_RATIO = 0.80
@@ -46,7 +47,7 @@ async def lineage(host: CommandHost, call: Call) -> str:
 
 async def _branched_from(host: CommandHost, parent_id: str) -> str:
     parent = await host.sessions.session(parent_id)
-    name = f" of “{lineage_text.shown(parent.title)}”" if parent.title else ""
+    name = f" of “{shown(parent.title)}”" if parent.title else ""
     return (
         f"It is a branch{name}, from session {parent.id}; "
         f"/resume {parent.conversation_id} leads back there."

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 from agent.lineages import ConversationInfo
-from agent.redact import redact_sensitive_text
-from gateway.commands.compression_text import ago
 from gateway.commands.contract import counted
-
-SHOWN_CHARS = 60
-_JOINER = "\u200d"  # holds the parts of an emoji together
+from gateway.commands.wording import ago, shown
 
 NOTHING_TO_TAKE_BACK = (
     "There is no message here that I could take back. What a compression has condensed stays as it "
@@ -35,17 +30,6 @@ BUSY_ELSEWHERE = (
     "am done, then /resume it here."
 )
 RESUME_HINT = "/resume and its number or name leads to one of them."
-
-
-def shown(text: str, chars: int = SHOWN_CHARS) -> str:
-    """Somebody's words for a line of a list: one line, no secret, nothing invisible, not long."""
-    seen = "".join(ch for ch in redact_sensitive_text(text) if ch == _JOINER or _is_seen(ch))
-    line = " ".join(seen.split())
-    return line if len(line) <= chars else f"{line[: chars - 1].rstrip(' ' + _JOINER)}…"
-
-
-def _is_seen(character: str) -> bool:
-    return character.isspace() or unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cs")
 
 
 # --- going back ---------------------------------------------------------------------------------

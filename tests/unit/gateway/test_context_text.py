@@ -18,10 +18,8 @@ from agent.ports import CompactionDecision
 from agent.prices import price_table
 from gateway.commands.compression_text import (
     aborted_text,
-    ago,
     compressed_text,
     cost_text,
-    duration,
     nothing_to_do_text,
 )
 from gateway.commands.context_text import (
@@ -30,8 +28,8 @@ from gateway.commands.context_text import (
     ContextReport,
     bar,
     chat_text,
-    percent,
 )
+from gateway.commands.wording import ago, duration, percent, shown
 
 NOW = 1_800_000_000.0
 TRIGGERS = triggers_for(200_000, TriggerRules(), max_tokens=8_192)
@@ -282,6 +280,27 @@ def test_an_abort_says_why_and_what_to_do(kind: Any, advice: str) -> None:
     said = aborted_text(f"{reason} (next try in 60 s)")
     assert said.startswith(f"Not compressed: {reason} (next try in 60 s). Nothing was changed")
     assert advice in said
+
+
+def test_words_of_strangers_are_cut_and_redacted() -> None:
+    """An engine's error and a provider's name for its model stand in the answer."""
+    key = "sk-ant-api03-" + "a1B2" * 12
+    for said in (
+        aborted_text(f"it broke\x1b[2J: {key} " + "x" * 9_000),
+        nothing_to_do_text(f"it broke: {key} " + "x" * 9_000, 1, False),
+        cost_text(replace(COST, models=(f"evil\n\x1b[2J {key} " + "x" * 9_000,)), price_table()),
+    ):
+        assert len(said) < 800
+        assert key[:24] not in said
+        assert "\x1b" not in said
+        assert "\n" not in said
+
+
+def test_a_secret_with_something_invisible_in_it_is_one() -> None:
+    key = "sk-ant-api03-" + "a1B2" * 12
+    for hidden in ("\u200b", "\x07", "\u2060"):
+        assert shown(f"key {key[:9]}{hidden}{key[9:]} here") == "key [REDACTED] here"
+    assert shown("👩‍👩‍👧 family") == "👩‍👩‍👧 family"
 
 
 def test_an_abort_without_a_reason_sends_to_the_log() -> None:
