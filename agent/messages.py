@@ -184,6 +184,17 @@ def is_real_user(message: Message, kind: MessageKind | None = None) -> bool:
     return "_row" in message or not text_of(message["content"]).startswith(SUMMARY_HEADER)
 
 
+def real_users(messages: Iterable[Message]) -> list[Message]:
+    """Those that a person said (`is_real_user`)."""
+    return [
+        message
+        for message in messages
+        if message["role"] == "user"
+        # a plain stored row is the usual case, and needs no call
+        and (("_row" in message and "_kind" not in message) or is_real_user(message))
+    ]
+
+
 def arguments_of(call: ToolCall) -> dict[str, Any]:
     """A call's arguments as an object; anything else than an object becomes ``{}``."""
     try:
@@ -283,7 +294,7 @@ def pairs_are_whole(messages: Sequence[Message]) -> bool:
         elif waiting:
             return False
         elif "tool_calls" in message and (calls := message["tool_calls"]):
-            waiting.update(call["id"] for call in calls)
+            waiting = {call["id"] for call in calls}
             if len(waiting) != len(calls) or message["role"] != "assistant":
                 return False
     return not waiting

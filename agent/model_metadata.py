@@ -95,18 +95,18 @@ def _hidden_tokens(blocks: Iterable[Mapping[str, Any]]) -> int:
 def estimate_message_tokens(message: Message) -> int:
     """About how many tokens one message takes in a prompt."""
     content = message.get("content")
-    if isinstance(content, str) and content.isascii():  # nearly all: no call, this runs often
-        total = MESSAGE_TOKENS + (len(content) + 3) // CHARS_PER_TOKEN
+    total = MESSAGE_TOKENS
+    if not isinstance(content, str):
+        total += _content_tokens(content)
+    elif content.isascii():  # nearly all: no call for them, this runs often
+        total += (len(content) + 3) // CHARS_PER_TOKEN
     else:
-        total = MESSAGE_TOKENS + _content_tokens(content)
+        total += estimate_tokens_rough(content)
     if "tool_calls" in message:
         for call in message["tool_calls"] or ():
             function: Any = call.get("function", {})  # lists of plugins are not always whole
-            total += (
-                TOOL_CALL_TOKENS
-                + estimate_tokens_rough(str(function.get("name") or ""))
-                + estimate_tokens_rough(str(function.get("arguments") or ""))
-            )
+            said = f"{function.get('name') or ''}{function.get('arguments') or ''}"
+            total += TOOL_CALL_TOKENS + estimate_tokens_rough(said)
     if message.get("role") == "tool":
         total += TOOL_CALL_TOKENS
     if "anthropic_content_blocks" in message:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent.compaction.frame import MAX_LISTED, SummaryText
-from agent.messages import Message, clean_text, is_real_user
+from agent.messages import Message, clean_text, real_users
 
 Mode = Literal["prune", "summary", "deterministic"]
 
@@ -47,7 +47,7 @@ def build_manifest(
     that recall finds it), or counted in ``unnamed`` where it has no row.
     """
     rows = [row for m in covered if (row := m.get("_origin", m.get("_row"))) is not None]
-    asked = _asked(covered)
+    asked = real_users(covered)
     asked_rows = {row_of(message) for message in asked}
     quoted = [q.row_id for q in summary.quotes if q.row_id is not None] if summary else []
     listed = list(summary.not_quoted) if summary else []
@@ -86,13 +86,9 @@ def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[in
     named = {*manifest["user_messages"]["quoted"], *manifest["user_messages"]["listed"]}
     return [
         row
-        for message in _asked(covered)
+        for message in real_users(covered)
         if (row := row_of(message)) is not None and row not in named
     ]
-
-
-def _asked(messages: Sequence[Message]) -> list[Message]:
-    return [m for m in messages if m["role"] == "user" and is_real_user(m)]
 
 
 def missing_from(

@@ -20,7 +20,7 @@ from agent.compaction.policy import MAX_BIAS
 from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.summary import Readable
 from agent.compaction.verbatim import choose_quotes, find_identifiers
-from agent.messages import Message, is_real_user, newest_real_user, text_of
+from agent.messages import Message, newest_real_user, real_users, text_of
 from agent.model_metadata import IMAGE_TOKENS, Triggers, messages_tokens
 
 PRUNE_ENOUGH_RATIO = 0.6
@@ -272,8 +272,7 @@ def _excess(plan: Plan, result: Sequence[Message]) -> int:
 def _summary_text(plan: Plan, covered: Sequence[Readable], body: str) -> tuple[SummaryText, bool]:
     previous = plan.previous or SummaryText(body="")
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
-    asked = [m for m in plan.new_middle if m["role"] == "user" and is_real_user(m)]
-    quotes, not_quoted = choose_quotes(asked, previous, share)
+    quotes, not_quoted = choose_quotes(real_users(plan.new_middle), previous, share)
     identifiers, complete = find_identifiers(
         covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )

@@ -140,19 +140,19 @@ def _text(message: Message) -> str:
 def _block(item: Readable, body_chars: int) -> str:
     """A message as a labelled block, cut head-and-tail."""
     message = item.message
-    match message["role"]:
-        case "tool":
-            label = f"[TOOL RESULT {message.get('tool_call_id', '')}]"
-        case role:
-            label = f"[{role.upper()}]"
-    parts = [label]
+    role = message["role"]
+    if role == "tool":
+        parts = [f"[TOOL RESULT {message.get('tool_call_id', '')}]"]
+    else:
+        parts = [f"[{role.upper()}]"]
     if len(item.text) > body_chars:
         parts.append(clip(item.text, body_chars, reference=recall_reference(message)))
     elif item.text:
         parts.append(item.text)
-    for call, arguments in zip(message.get("tool_calls") or (), item.arguments, strict=True):
-        shown = clip(arguments, body_chars // ARGUMENT_SHARE)
-        parts.append(f"-> calls {call['function']['name']} ({call['id']}) with {shown}")
+    if item.arguments:
+        for call, arguments in zip(message["tool_calls"], item.arguments, strict=True):
+            shown = clip(arguments, body_chars // ARGUMENT_SHARE)
+            parts.append(f"-> calls {call['function']['name']} ({call['id']}) with {shown}")
     return "\n".join(parts)
 
 
@@ -183,13 +183,14 @@ def in_parts(
         room = max(alone, each * max_parts) if may_be_many else alone
         if body_chars != BODY_CHARS[-1] and sizes.at_least(body_chars) > room:
             continue
-        blocks, costs = _blocks(items, body_chars, alone)
+        blocks = [_block(item, body_chars) for item in items]
+        costs = [estimate_tokens_rough(block) + 1 for block in blocks]
+        _fit(blocks, costs, alone)
         if sum(costs) <= alone:
             return ["\n\n".join(blocks)] if blocks else []
         if not may_be_many:
             continue
-        if each < alone:
-            blocks, costs = _blocks(items, body_chars, each)
+        _fit(blocks, costs, each)
         groups = _packed(costs, each)
         if len(groups) <= max_parts:
             return ["\n\n".join(blocks[i] for i in group) for group in groups]
@@ -218,17 +219,12 @@ class _TextSizes:
         )
 
 
-def _blocks(
-    items: Sequence[Readable], body_chars: int, limit_tokens: int
-) -> tuple[list[str], list[int]]:
-    """Every message as a block that fits into a call, and what each of them costs there."""
-    blocks = [_block(item, body_chars) for item in items]
-    costs = [estimate_tokens_rough(block) + 1 for block in blocks]
+def _fit(blocks: list[str], costs: list[int], limit_tokens: int) -> None:
+    """Cut the blocks that would not fit into a call of their own."""
     for i, cost in enumerate(costs):
         if cost > limit_tokens:
             blocks[i] = clip_to_tokens(blocks[i], limit_tokens - 1)
             costs[i] = estimate_tokens_rough(blocks[i]) + 1
-    return blocks, costs
 
 
 def _packed(sizes: Sequence[int], limit: int) -> list[range]:
