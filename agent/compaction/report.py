@@ -98,10 +98,10 @@ def last_compression(lineage: Sequence[Session], session_id: str) -> Compression
         lineage: Root first; it may go on behind the session.
         session_id: Which one.
     """
-    by_id = {session.id: session for session in lineage}
-    session = by_id.get(session_id)
-    while session is not None:
-        parent = by_id.get(session.parent_session_id or "")
+    left = {session.id: session for session in lineage}
+    session = left.pop(session_id, None)
+    while session is not None:  # each is looked at once, whatever a damaged store says
+        parent = left.pop(session.parent_session_id or "", None)
         if session.manifest is not None:
             split = parent is not None and parent.end_reason == "compression"
             return read_manifest(session.manifest, at=session.started_at if split else None)
