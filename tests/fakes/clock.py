@@ -66,3 +66,11 @@ class SequentialIds:
     def new(self, prefix: str) -> str:
         self._next[prefix] = self._next.get(prefix, 0) + 1
         return f"{prefix}_{self._next[prefix]}"
+
+    def mark(self) -> dict[str, int]:
+        """How far they are, for `back_to`."""
+        return dict(self._next)
+
+    def back_to(self, mark: dict[str, int]) -> None:
+        """Give out anew what was given out since, for a call that never happened."""
+        self._next = dict(mark)

@@ -1,8 +1,15 @@
-"""Owns the lockstep of both stores: whatever is asked in whatever order, they say the same."""
+"""Owns the lockstep of both stores: whatever is asked in whatever order, they say the same.
+
+Workers are stale (plans and tickets of long ago), calls are cut off at any statement, processes are
+killed: the stores go on saying the same, and the invariants hold after every step.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,7 +20,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.errors import StoreError
+from agent.errors import StoreError, StoreUnavailable
+from agent.lineages import Answering, UncompressRequest
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
 from agent.messages import Draft, Entry, Keep, orphan_results, unanswered_calls
 from agent.ports import Store, Usage
@@ -29,15 +37,23 @@ from agent.sessions import (
     TurnTicket,
     session_key,
 )
+from storage import faultpoint
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.contract.store_suite import calling, result, said, thinking, user
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
+from tests.unit.storage.kill_scenarios import content_of
 
 KEYS = [session_key("telegram", "1", chat, None, None) for chat in ("a", "b")]
 PREFIX = SessionPrefix("telegram", "m", "prompt")
+PREFIXES = [PREFIX, SessionPrefix("telegram", "other", "new prompt")]
 SUMMARY = Draft({"role": "user", "content": "[sum] fish"}, kind="summary")
+
+DEEDS = [
+    "talk", "talk", "compress", "compress in place", "switch", "uncompress", "uncompress", "branch",
+    "undo", "retry",
+]  # fmt: skip
 
 keys = st.sampled_from(KEYS)
 small = st.integers(0, 9)
@@ -50,6 +66,10 @@ drafts = st.one_of(
         lambda text: Draft({"role": "assistant", "content": [{"type": "text", "text": text}]})
     ),
 )
+
+
+class _CutOff(Exception):
+    """Raised at a point between two statements."""
 
 
 class StoresInLockstep(RuleBasedStateMachine):
@@ -69,6 +89,10 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.sessions: list[str] = []
         self.plans: list[LoadedSession] = []
         self.parts: list[int] = []
+        self.conversations: list[str] = []
+        self.taken_back: set[tuple[str, int]] = set()
+        self.cut_at: int | None = None
+        self.lives = itertools.count()
 
     async def _open(self) -> Store:
         self.sql_ids = getattr(self, "sql_ids", SequentialIds())
@@ -84,14 +108,39 @@ class StoresInLockstep(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
-        outcomes = []
-        for store in (self.sql, self.memory):
-            try:
-                outcomes.append(self.loop.run_until_complete(_awaited(call(store))))
-            except (StoreError, ValueError) as exc:
-                outcomes.append(type(exc))
-        assert outcomes[0] == outcomes[1]
-        return None if isinstance(outcomes[0], type) else outcomes[0]
+        outcome = self._outcome(self._once_whole, call)
+        assert outcome == self._outcome(lambda each: each(self.memory), call)
+        return None if isinstance(outcome, type) else outcome
+
+    def _outcome(self, run: Callable[..., Awaitable[Any]], call: Any) -> Any:
+        try:
+            return self.loop.run_until_complete(_awaited(run(call)))
+        except (StoreError, ValueError) as exc:
+            return type(exc)
+
+    async def _once_whole(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
+        """Now and then the call is cut off at a statement first; then nothing has happened."""
+        if self.cut_at is None:
+            return await call(self.sql)
+        left = self.cut_at
+        before, mark = content_of(self.path), self.sql_ids.mark()
+
+        def hook(_: str) -> None:
+            nonlocal left
+            self.cut_at = None
+            left -= 1
+            if left < 0:
+                raise _CutOff
+
+        faultpoint.install(hook)
+        try:
+            return await call(self.sql)
+        except (_CutOff, StoreUnavailable):
+            assert content_of(self.path) == before
+            self.sql_ids.back_to(mark)
+        finally:
+            faultpoint.install(None)
+        return await call(self.sql)
 
     def load(self, session_id: str) -> None:
         loaded = self.both(lambda store: store.load(session_id))
@@ -135,8 +184,7 @@ class StoresInLockstep(RuleBasedStateMachine):
         ticket = self.both(lambda store: store.begin_turn(opening))
         if ticket is None:
             return
-        self.tickets.append(ticket)
-        self.sessions.append(ticket.session_id)
+        self._entered(ticket)
         for rows in steps:
             self._append(ticket, ticket.session_id, rows, tokens)
         if end == "finish":
@@ -145,10 +193,15 @@ class StoresInLockstep(RuleBasedStateMachine):
             self.both(lambda store: store.interrupt_turn(ticket))
         self.load(ticket.session_id)
 
+    def _entered(self, ticket: TurnTicket) -> None:
+        self.tickets.append(ticket)
+        self.sessions.append(ticket.session_id)
+        self.conversations.append(ticket.conversation_id)
+
     def _append(
         self, ticket: TurnTicket, session_id: str, rows: list[Draft], tokens: int | None
     ) -> None:
-        usage = None if tokens is None else Usage(tokens, 1)
+        usage = None if tokens is None else Usage(tokens, 1, cache_miss="ttl" * (tokens % 4))
         self.both(lambda store: store.append(ticket, session_id, rows, anchor_usage=usage))
 
     def _finish(self, ticket: TurnTicket, final: Draft | None, text: str) -> None:
@@ -175,6 +228,7 @@ class StoresInLockstep(RuleBasedStateMachine):
             lambda store: store.start_conversation(key, f"o:{key}", PREFIX, end_reason=reason)
         )
         self.sessions.append(session.id)
+        self.conversations.append(session.conversation_id)
 
     @precondition(lambda self: self.sessions)
     @rule(n=small)
@@ -183,6 +237,7 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.load(session_id)
         self.both(lambda store: store.lineage(session_id))
         self.both(lambda store: store.all_rows(session_id))
+        self.both(lambda store: store.uncompressed(session_id))
 
     # what compaction does
 
@@ -199,14 +254,15 @@ class StoresInLockstep(RuleBasedStateMachine):
         return self.some(self.plans, 0 if n < 7 else n)
 
     @precondition(lambda self: self.plans)
-    @rule(n=small, bits=st.integers(0, 511), covered=small)
-    def split(self, n: int, bits: int, covered: int) -> None:
+    @rule(n=small, bits=st.integers(0, 511), covered=small, switch=st.booleans())
+    def split(self, n: int, bits: int, covered: int, switch: bool) -> None:
         plan = self._plan(n)
         last = plan.rows[max(0, len(plan.rows) - 1 - covered // 6)].id
         request = SplitRequest(
             plan.session.conversation_id, plan.session.id, plan.session.revision, last,
             self._entries(plan, bits), CompressionState(count=bits), {"bits": bits},
-            lease_holder="h",
+            lease_holder="h", end_reason="switch" if switch else "compression",
+            prefix=PREFIXES[bits % 2] if switch else None,
         )  # fmt: skip
         changed: ChangeResult | None = self.both(lambda store: store.split(request))
         if changed is not None:
@@ -218,8 +274,9 @@ class StoresInLockstep(RuleBasedStateMachine):
     def rewrite(self, n: int, bits: int) -> None:
         plan = self._plan(n)
         request = RewriteRequest(
-            plan.session.id, plan.session.revision, plan.last_row_id, self._entries(plan, bits)
-        )
+            plan.session.id, plan.session.revision, plan.last_row_id, self._entries(plan, bits),
+            CompressionState(count=bits % 5) if bits % 3 else None,
+        )  # fmt: skip
         self.both(lambda store: store.rewrite(request))
         self.load(plan.session.id)
 
@@ -230,12 +287,164 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.both(lambda store: store.acquire_lease(conversation_id, holder, 60))
         self.clock.set_wall(self.clock.now() + seconds)
 
+    # what a person does to a conversation
+
+    @rule(key=keys, deeds=st.lists(st.sampled_from(DEEDS), min_size=2, max_size=8), cut=small)
+    def go_on(self, key: str, deeds: list[str], cut: int) -> None:
+        """One conversation, step by step, each with the list as it is."""
+        for place, deed in enumerate(deeds):
+            self.cut_at = cut if place % 2 else self.cut_at
+            conversation = self.both(lambda store: store.conversation_for_key(key))
+            tip = conversation and self.both(
+                lambda store, tip_id=conversation.tip_session_id: store.load(tip_id)
+            )
+            if deed == "talk" or not tip or not tip.rows:
+                self._talk(key, f"fish {place}")
+            else:
+                self._do(deed, key, tip)
+
+    def _talk(self, key: str, text: str) -> None:
+        opening = TurnOpening(key, f"o:{key}", (), user(text), PREFIX)
+        ticket = self.both(lambda store: store.begin_turn(opening))
+        self._entered(ticket)
+        rows = [calling("a"), result("a"), thinking(text)]
+        self._append(ticket, ticket.session_id, rows, 90)
+        self._finish(ticket, said("墨水"), text)
+
+    def _do(self, deed: str, key: str, tip: LoadedSession) -> None:
+        session, last = tip.session, tip.last_row_id
+        state = session.compression
+        kept = tuple(Keep(row.id) for row in tip.rows[-2:])
+        match deed:
+            case "compress" | "switch":
+                switch = deed == "switch"
+                request = SplitRequest(
+                    session.conversation_id, session.id, session.revision, last,
+                    tuple(Keep(row.id) for row in tip.rows) if switch else (SUMMARY, *kept),
+                    state if switch else state.changed(count=state.count + 1),
+                    end_reason="switch" if switch else "compression",
+                )  # fmt: skip
+                changed = self.both(lambda store: store.split(request))
+                assert changed.applied
+            case "compress in place":
+                rewrite = RewriteRequest(
+                    session.id, session.revision, last, (SUMMARY, *kept),
+                    state.changed(count=state.count + 1),
+                )  # fmt: skip
+                assert self.both(lambda store: store.rewrite(rewrite)).applied
+            case "uncompress":
+                undo = UncompressRequest(
+                    session.conversation_id, session.id, session.revision, last, state
+                )
+                whole = self.both(lambda store: store.uncompressed(session.id))
+                changed = self.both(lambda store: store.uncompress(undo))
+                assert changed.applied == bool(whole)
+                loaded = self.both(lambda store: store.active_rows(changed.tip.id))
+                assert not whole or [r.root_id for r in loaded] == [r.root_id for r in whole]
+            case "branch":
+                self.branch_of(session.id, key)
+            case "undo":
+                self.undo_in(session.conversation_id, 1, None, rest=True)
+            case _:
+                self.retry_at(key, [], rest=True)
+
+    @precondition(lambda self: self.plans)
+    @rule(n=small, hold=small)
+    def uncompress(self, n: int, hold: int) -> None:
+        plan = self._plan(n)
+        request = UncompressRequest(
+            plan.session.conversation_id, plan.session.id, plan.session.revision, plan.last_row_id,
+            CompressionState(hold_tokens=hold),
+        )  # fmt: skip
+        changed: ChangeResult | None = self.both(lambda store: store.uncompress(request))
+        if changed is not None and changed.applied:
+            self.sessions.append(changed.tip.id)
+            self.load(changed.tip.id)
+
+    @precondition(lambda self: self.sessions)
+    @rule(n=small, key=keys)
+    def branch(self, n: int, key: str) -> None:
+        self.branch_of(self.some(self.sessions, n), key)
+
+    def branch_of(self, session_id: str, key: str) -> None:
+        fork = self.both(lambda store: store.branch(session_id, key, f"o:{key}"))
+        if fork is not None:
+            self.sessions.append(fork.id)
+            self.conversations.append(fork.conversation_id)
+            self.load(fork.id)
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small, turns=st.integers(0, 3), command=st.none() | small, rest=st.booleans())
+    def undo(self, n: int, turns: int, command: int | None, rest: bool) -> None:
+        self.undo_in(self.some(self.conversations, n), turns, command, rest=rest)
+
+    def undo_in(self, conversation_id: str, turns: int, command: int | None, *, rest: bool) -> None:
+        if rest:
+            self._end_turns()
+        words = Answering(
+            command or 0,
+            lambda undone: OutboxDraft(Address("telegram", "1", "a"), str(len(undone.removed))),
+        )
+        answering = None if command is None else words
+        undone = self.both(lambda store: store.undo(conversation_id, turns, answering=answering))
+        if undone is not None:
+            self.taken_back.update((conversation_id, row.root_id) for row in undone.removed)
+
+    def _end_turns(self) -> None:
+        for ticket in self.tickets[-3:]:
+            self.both(
+                lambda store, ticket=ticket: store.finish_turn(ticket, ticket.session_id, "stopped")
+            )
+
+    @rule(key=keys, inbox=st.lists(st.integers(1, 8), max_size=2), rest=st.booleans())
+    def retry(self, key: str, inbox: list[int], rest: bool) -> None:
+        self.retry_at(key, inbox, rest=rest)
+
+    def retry_at(self, key: str, inbox: list[int], *, rest: bool) -> None:
+        if rest:
+            self._end_turns()
+        opening = TurnOpening(key, f"o:{key}", tuple(inbox), user("not used"), PREFIX)
+        ticket = self.both(lambda store: store.retry(opening))
+        if ticket is not None:
+            self._entered(ticket)
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small, title=st.none() | st.sampled_from(["Trip", "trip #4", "\u200b", "T" * 120]))
+    def set_title(self, n: int, title: str | None) -> None:
+        conversation_id = self.some(self.conversations, n)
+        self.both(lambda store: store.set_title(conversation_id, title))
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small, key=keys)
+    def resume(self, n: int, key: str) -> None:
+        conversation_id = self.some(self.conversations, n)
+        self.both(lambda store: store.resume(key, conversation_id))
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small)
+    def usage_totals(self, n: int) -> None:
+        conversation_id = self.some(self.conversations, n)
+        self.both(lambda store: store.usage_totals(conversation_id))
+
+    @rule(point=st.integers(0, 12))
+    def the_next_call_is_cut_off(self, point: int) -> None:
+        self.cut_at = point
+
     # what a restart does
 
-    @rule(close=st.booleans())
-    def restart(self, close: bool) -> None:
-        if close:
+    @rule(end=st.sampled_from(["none", "close", "kill"]))
+    def restart(self, end: str) -> None:
+        if end == "kill":
+            # What a killed process leaves: the file and its log, as they are at this moment.
+            copy = self.path.with_name(f"{next(self.lives)}.db")
+            shutil.copy(self.path, copy)
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(f"{self.path}-wal", f"{copy}-wal")
             self.loop.run_until_complete(self.sql.close())
+            self.path = copy
+        elif end == "close":
+            self.loop.run_until_complete(self.sql.close())
+        if end != "none":
             self.sql = self.loop.run_until_complete(self._open())
         self.both(lambda store: store.recover_turns())
 
@@ -280,6 +489,7 @@ class StoresInLockstep(RuleBasedStateMachine):
                 found = self.loop.run_until_complete(store.conversation_of_message(hit.message_id))
                 assert found is not None
                 assert owner in (None, found.owner)
+                assert (found.id, hit.message_id) not in self.taken_back
 
     @rule(n=small, before=small, after=small)
     def window(self, n: int, before: int, after: int) -> None:
@@ -288,12 +498,22 @@ class StoresInLockstep(RuleBasedStateMachine):
     @invariant()
     def the_same_is_seen(self) -> None:
         if hasattr(self, "sql"):
-            self.both(lambda store: store.list_sessions())
-            self.both(lambda store: store.owed())
-            self.both(lambda store: store.open_inbox())
-            for key in KEYS:
-                self.both(lambda store, key=key: store.conversation_for_key(key))
-            self.both(lambda store: store.cursors("telegram", "1"))
+            self.both(_all_that_is_seen)
+            check_invariants(self.path, integrity=False)
+
+
+async def _all_that_is_seen(store: Store) -> list[Any]:
+    seen: list[Any] = [
+        await store.list_sessions(),
+        await store.owed(),
+        await store.open_inbox(),
+        await store.cursors("telegram", "1"),
+    ]
+    for key in KEYS:
+        seen.append(await store.conversation_for_key(key))
+        seen.append(await store.conversations_of(f"o:{key}"))
+        seen.append(await store.conversations_at(key))
+    return seen
 
 
 async def _awaited(call: Awaitable[Any]) -> Any:
@@ -301,7 +521,7 @@ async def _awaited(call: Awaitable[Any]) -> Any:
 
 
 _quick = settings(
-    max_examples=100, stateful_step_count=30, deadline=None,
+    max_examples=60, stateful_step_count=20, deadline=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 StoresInLockstep.TestCase.settings = _quick
