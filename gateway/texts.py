@@ -54,7 +54,10 @@ SET_ASIDE = (
     "I broke down several times while I worked on this message, so I have set it aside. "
     "Please try again in other words; the conversation is kept."
 )
-COMMAND_STOPPED = "Stopped before it was done. The conversation is as it was."
+COMMAND_STOPPED = (
+    "I do not wait for that any longer, so just write on. If it still comes to an end, its result is "
+    "used as long as nothing stands against it."
+)
 AUTH_TROUBLE = (
     "The model's provider does not accept my key. Your message is kept. "
     "An admin has to check the key on the server; then please write again."
