@@ -63,6 +63,7 @@ class LargeMessage:
 
     row_id: int
     """As in recall references and `sessions show`."""
+    role: str
     part: PartName
     """What most of it counts as."""
     tokens: int
@@ -159,7 +160,11 @@ def compose(
         total = sum(found.values())
         if total:
             most = max(found, key=lambda name: found[name])
-            sized.append(LargeMessage(row.id, most, total, row.message.get("name") or ""))
+            sized.append(
+                LargeMessage(
+                    row.id, row.message["role"], most, total, row.message.get("name") or ""
+                )
+            )
     biggest = heapq.nlargest(largest, sized, key=lambda message: (message.tokens, message.row_id))
     return Composition(parts, len(rows), tuple(biggest))
 

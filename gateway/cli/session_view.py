@@ -83,8 +83,8 @@ def _context(view: SessionView) -> dict[str, Any]:
         "estimated_tokens": filling.composition.tokens,
         "parts": dict(filling.composition.parts),
         "largest": [
-            {"message_id": m.row_id, "part": m.part, "tool_name": m.tool_name or None,
-             "tokens": m.tokens}
+            {"message_id": m.row_id, "role": m.role, "tool_name": m.tool_name or None,
+             "part": m.part, "tokens": m.tokens}
             for m in filling.composition.largest
         ],
         "measured": None if filling.measured is None else asdict(filling.measured),

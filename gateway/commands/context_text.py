@@ -176,7 +176,7 @@ def cache_lines(report: ContextReport) -> list[str]:
     else:
         lines = [
             f"Prompt cache: {percent(usage.cache_read_tokens, usage.prompt_tokens)} of "
-            f"{usage.prompt_tokens:,} tokens read in {asked} came from it, at a tenth of the price."
+            f"{usage.prompt_tokens:,} tokens read in {asked} came from it, which costs far less."
         ]
     if usage.misses:
         total = sum(usage.misses.values())

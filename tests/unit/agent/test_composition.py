@@ -150,10 +150,10 @@ def test_each_part_gets_its_own() -> None:
         "thinking": whole(with_thinking) - whole(said),
     }
     assert all(found.parts.values())
-    assert [(m.row_id, m.part) for m in found.largest] == [
-        (2, "pictures"),
-        (4, "tool_results"),
-        (3, "summary"),
+    assert [(m.row_id, m.role, m.part) for m in found.largest] == [
+        (2, "user", "pictures"),
+        (4, "tool", "tool_results"),
+        (3, "assistant", "summary"),
     ]
     assert found.largest[1].tool_name == "recall"
 

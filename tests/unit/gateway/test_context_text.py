@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.cache_watch import CacheMiss
 from agent.compaction.failures import describe
 from agent.compaction.report import CompressionReport, SummaryCost, read_manifest
 from agent.composition import PARTS, Composition, Filling, LargeMessage, MeasuredPrompt
@@ -25,6 +26,7 @@ from gateway.commands.compression_text import (
 from gateway.commands.context_text import (
     LABELS,
     MARK,
+    MISSES,
     ContextReport,
     bar,
     chat_text,
@@ -53,7 +55,9 @@ LAST = CompressionReport(
 def filling(tokens: int = 41_000, **parts: int) -> Filling:
     shown = {name: parts.get(name, 0) for name in PARTS}
     return Filling(
-        composition=Composition(shown, 12, (LargeMessage(512, "tool_results", 8_100, "recall"),)),
+        composition=Composition(
+            shown, 12, (LargeMessage(512, "tool", "tool_results", 8_100, "recall"),)
+        ),
         measurement=Measurement(tokens, "usage", 200),
         measured=MeasuredPrompt(tokens - 200, 0, NOW - 185, 2),
         triggers=TRIGGERS,
@@ -99,7 +103,7 @@ Last compression, 2 hours ago: 142 messages with 93,000 tokens became 24 with 12
 Kept to the letter: 40 exact names, numbers and paths.
 The summary was written by claude-haiku-5-5: 41,000 tokens read, 1,900 written, 12 s, about $0.0050.
 
-Prompt cache: 71 % of 100,000 tokens read in 31 requests came from it, at a tenth of the price.
+Prompt cache: 71 % of 100,000 tokens read in 31 requests came from it, which costs far less.
 Not found there 3 times: 2 × too long after the message before, 1 × odd thing.
 All requests together: about $0.13 at the prices of claude-sonnet-5-5.
 
@@ -176,8 +180,9 @@ def test_a_cache_that_never_helped_is_called_unused() -> None:
     assert "Prompt cache: not used in 1 request so far (5,000 tokens read)." in said
 
 
-def test_every_part_has_a_label() -> None:
+def test_every_part_and_every_miss_has_its_words() -> None:
     assert set(LABELS) == set(PARTS)
+    assert set(MISSES) == {cause for cause in get_args(CacheMiss) if cause}
 
 
 # --- the bar ------------------------------------------------------------------------------------
