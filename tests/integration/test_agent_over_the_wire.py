@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from agent.llm.anthropic import AnthropicModel
 from agent.llm.retry import RetryingModel, RetryPolicy
 from agent.loop import LoopSettings, TurnLoop, TurnResult
 from agent.messages import Draft, ToolSchema, text_of
-from agent.ports import ToolContext, ToolResult
+from agent.ports import ModelRequest, ModelResponse, ToolContext, ToolResult
 from agent.prompt import system_prompt
 from agent.sessions import SessionPrefix, TurnOpening
 from agent.tools.clock import CurrentTimeTool
@@ -71,21 +72,32 @@ class Silent:
 class Agent:
     """One conversation over the wire."""
 
-    def __init__(self, server: AnthropicServer, clock: FakeClock, ids: SequentialIds) -> None:
+    def __init__(
+        self,
+        server: AnthropicServer,
+        clock: FakeClock,
+        ids: SequentialIds,
+        name: str = MODEL,
+        max_tokens: int = 1000,
+        model_class: type[AnthropicModel] = AnthropicModel,
+        **options: Any,
+    ) -> None:
+        """``options``: of the model."""
         self.server = server
+        self.name = name
         self.clock = clock
         self.store = MemoryStore(clock, ids)
         self.tools = ToolRegistry([PageTool(), CurrentTimeTool(clock)], result_cap_tokens=1000)
-        self.raw = AnthropicModel(
-            MODEL, api_key=server.api_key, base_url=server.base_url, clock=clock
+        self.raw: Any = model_class(
+            name, api_key=server.api_key, base_url=server.base_url, clock=clock, **options
         )
         # No waiting for the fake clock: that is the retry policy's own test.
         policy = RetryPolicy(first_delay_seconds=0.0)
         self.model = RetryingModel([self.raw], clock=clock, random=lambda: 0.0, policy=policy)
         engine = ContextCompressor(
-            MODEL,
+            name,
             config_context_length=WINDOW,
-            max_tokens=1000,
+            max_tokens=max_tokens,
             side_model=LoopSideModel(self.model, asyncio.get_running_loop()),
             clock=clock,
         )
@@ -94,7 +106,7 @@ class Agent:
             store=self.store,
             model=self.model,
             tools=self.tools,
-            settings=LoopSettings(max_tokens=1000),
+            settings=LoopSettings(max_tokens=max_tokens),
         )
         self.observer = Silent()
 
@@ -105,7 +117,7 @@ class Agent:
                 "t:1",
                 (),
                 Draft({"role": "user", "content": content}),
-                SessionPrefix("t", MODEL, system_prompt(None), self.tools.schemas),
+                SessionPrefix("t", self.name, system_prompt(None), self.tools.schemas),
             )
         )
         try:
@@ -239,3 +251,96 @@ async def test_a_wrong_request_of_the_past_does_not_end_the_conversation(
     sent = server.main_requests[-1].messages
     assert [m["role"] for m in sent] == ["user"]
     assert [text_of(m["content"]) for m in sent] == ["refused\nagain"]
+
+
+# --- thinking that is bound to its prefix
+
+
+def deep(rounds: int) -> Callable[[MessageRequest], Answer]:
+    """A model that thinks before each of so many calls of one turn, and before its answer."""
+    calls = itertools.count(1)
+
+    def respond(request: MessageRequest) -> Answer:
+        asked = request.last_user_text
+        if request.is_summary:
+            return Answer("## Goal\nPages are read.")
+        n = next(calls)
+        if n % (rounds + 1):
+            thought = thinking(f"I need page {n} now. " * 5)
+            return Answer([thought, tool_use("page", {"chars": 1500 + 100 * (n % 7)})])
+        return Answer([thinking("That is all."), text(f"read, {asked}")])
+
+    return respond
+
+
+BOUND = [
+    ("claude-sonnet-5-5", {}),
+    ("claude-opus-5-5", {}),
+    ("claude-haiku-5-5", {}),
+    ("claude-fable-5-1", {}),
+    # No family of the table: nothing is asked for, and the list has to be right by itself.
+    ("claude-sonnet-5", {"thinking": {"type": "adaptive"}, "drop_unbound_thinking": False}),
+    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), BOUND)
+async def test_long_tool_loops_with_bound_thinking_survive_compressions_in_their_middle(
+    clock: FakeClock, ids: SequentialIds, name: str, options: dict[str, Any]
+) -> None:
+    async with AnthropicServer(window=WINDOW, binding="on") as server:
+        agent = Agent(server, clock, ids, name, max_tokens=1500, **options)
+        async with contextlib.aclosing(agent.model):
+            server.responder = deep(rounds=14)
+            results = [await agent.say(f"page {n}") for n in range(3)]
+        assert [r.text for r in results] == [f"read, page {n}" for n in range(3)]
+        assert [r.tool_calls for r in results] == [14] * 3
+        assert sum(r.compactions for r in results) >= 4
+        assert min(r.compactions for r in results) >= 1
+        assert server.rejected == []
+        assert server.warnings == []
+        thoughts = [m for r in server.main_requests for m in r.messages if "signature" in repr(m)]
+        assert thoughts  # it was kept where its prefix stood
+        assert not any(r.transformations for r in server.main_requests)
+
+
+async def test_thinking_of_another_prefix_is_dropped_where_the_provider_can(
+    clock: FakeClock, ids: SequentialIds
+) -> None:
+    await _with_a_moved_prefix(clock, ids, refused=0)
+
+
+async def test_thinking_of_another_prefix_is_taken_out_where_it_can_not(
+    clock: FakeClock, ids: SequentialIds
+) -> None:
+    await _with_a_moved_prefix(clock, ids, refused=1, drop_unbound_thinking=False)
+
+
+class Moved(AnthropicModel):
+    """Sends another system prompt than the session's, once it is told to."""
+
+    suffix = ""
+
+    async def respond(
+        self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
+    ) -> ModelResponse:
+        moved = replace(request, system=request.system + self.suffix)
+        return await super().respond(moved, on_text=on_text)
+
+
+async def _with_a_moved_prefix(
+    clock: FakeClock, ids: SequentialIds, *, refused: int, **options: Any
+) -> None:
+    """Something changed the prefix that should not have: the net below all rules."""
+    async with AnthropicServer(binding="on") as server:
+        agent = Agent(server, clock, ids, model_class=Moved, **options)
+        async with contextlib.aclosing(agent.model):
+            server.responder = deep(rounds=2)
+            assert (await agent.say("read, one")).text == "read, read, one"
+            agent.raw.suffix = " And it is Tuesday."
+            assert (await agent.say("read, two")).text == "read, read, two"
+            assert (await agent.say("read, three")).text == "read, read, three"
+        assert len(server.rejected) == refused
+        # Dropped each time by the provider, or taken out of the store once.
+        dropped = [bool(r.transformations) for r in server.main_requests if r.number > 4]
+        assert any(dropped) == (not refused)
