@@ -77,7 +77,7 @@ _AN_ADMIN: Mapping[FailureKind, str] = {
 _ADVICE: Mapping[str, str] = {
     describe(kind, ValueError()): advice for kind, advice in _AN_ADMIN.items()
 }
-_LATER = "Please try /compress again in a few minutes; /new gives a fresh start."
+_LATER = "Please try /compress again in a few minutes; /context shows how full it is."
 
 
 def aborted_text(reason: str) -> str:
