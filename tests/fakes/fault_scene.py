@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
@@ -26,6 +26,39 @@ from tests.fakes.stored import KEY, OWNER, open_turn, stored
 
 WINDOW = 24_000
 THREADS = DaemonThreads(4, name="fault-engine")
+
+
+Work = Callable[[list[dict[str, Any]]], Any]
+
+
+class Foreign(ContextEngine):
+    """Somebody else's engine; does what a test says."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.calls = 0
+        self.update_model("m", WINDOW)
+        self.threshold_tokens = WINDOW // 2
+
+    @property
+    def name(self) -> str:
+        return "foreign"
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        self.last_prompt_tokens = int(usage["prompt_tokens"])
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return (prompt_tokens or 0) >= self.threshold_tokens
+
+    def compress(
+        self,
+        messages: list[dict[str, Any]],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        **more: Any,
+    ) -> list[dict[str, Any]]:
+        self.calls += 1
+        return cast(list[dict[str, Any]], self.work(messages))
 
 
 class ReadTool:

@@ -7,13 +7,12 @@ import json
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agent.compaction.session import CompactionSettings
 from agent.context_compressor import ContextCompressor
-from agent.context_engine import ContextEngine
 from agent.errors import (
     ContextOverflow,
     ModelAuthError,
@@ -28,7 +27,14 @@ from agent.ports import Usage
 from agent.sessions import LoadedSession
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds
-from tests.fakes.fault_scene import WINDOW, Scene, check_kept, check_sendable
+from tests.fakes.fault_scene import (
+    WINDOW,
+    Foreign,
+    Scene,
+    Work,
+    check_kept,
+    check_sendable,
+)
 from tests.fakes.scripted_model import ScriptedModel, answer, call
 from tests.fakes.side_model import Answer, summary_response
 from tests.fakes.store_invariants import check_invariants
@@ -241,38 +247,6 @@ async def test_a_summary_that_tells_a_secret_is_stored_without_it(trigger: str) 
 
 
 # --- engines of others --------------------------------------------------------------------------
-
-Work = Callable[[list[dict[str, Any]]], Any]
-
-
-class Foreign(ContextEngine):
-    """Somebody else's engine; does what a test says."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.calls = 0
-        self.update_model("m", WINDOW)
-        self.threshold_tokens = WINDOW // 2
-
-    @property
-    def name(self) -> str:
-        return "foreign"
-
-    def update_from_response(self, usage: dict[str, Any]) -> None:
-        self.last_prompt_tokens = int(usage["prompt_tokens"])
-
-    def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        return (prompt_tokens or 0) >= self.threshold_tokens
-
-    def compress(
-        self,
-        messages: list[dict[str, Any]],
-        current_tokens: int | None = None,
-        focus_topic: str | None = None,
-        **more: Any,
-    ) -> list[dict[str, Any]]:
-        self.calls += 1
-        return cast(list[dict[str, Any]], self.work(messages))
 
 
 def explodes(messages: list[dict[str, Any]]) -> Any:
