@@ -619,7 +619,15 @@ class Archive(Protocol):
         ...
 
     async def conversation_of_message(self, message_id: int) -> Conversation | None:
-        """Whose a message is: the check before it may be shown."""
+        """Whose a message is."""
+        ...
+
+    async def in_scope(self, scope: SearchScope, message_id: int) -> bool:
+        """May whoever searches in this scope see this message? False for one that nobody knows."""
+        ...
+
+    async def result_of_call(self, scope: SearchScope, call_id: str) -> Row | None:
+        """The result of a tool call as it was stored first, whole; the newest, if ids repeat."""
         ...
 
     async def list_sessions(
@@ -664,6 +672,14 @@ class Store(SessionStore, Mailbox, Archive, Lineages, Protocol):
         """Stays with this store for ever; a new one in the same place has another.
 
         Row ids begin anew with a new store, so what goes out under a row's id needs both.
+        """
+        ...
+
+    async def maintain(self) -> bool:
+        """One small step of upkeep, for a quiet moment. True: there is more to do.
+
+        A search index that is damaged or was made by an older version is made anew in such steps,
+        each a transaction of its own; meanwhile searches look through what is not in it yet.
         """
         ...
 

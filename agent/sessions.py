@@ -214,10 +214,12 @@ class InterruptedTurn:
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Where to search: one conversation, all of an owner's, or (both None) everything."""
+    """Where to search; both None: everything."""
 
     conversation_id: str | None = None
+    """All sessions of it; of a fork, also what it was forked from, up to that moment."""
     owner: str | None = None
+    """All conversations of this person, but for those that a whole group shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,8 @@ class Hit:
     score: float
     """Higher is better; comparable within one search only."""
     created_at: float
+    newer_id: int | None = None
+    """The newest other message that holds the same words of the question, if it is newer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ decided before the first change.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -502,7 +503,7 @@ class MemoryStore:
         said = {row.id: row for row in sorted(self._originals(scope), key=lambda row: row.id)}
         candidates = {i: c for i, row in said.items() if (c := _candidate(row)) is not None}
         found = [
-            c
+            replace(c, match=1.0)
             for c in candidates.values()
             if any(term.is_in(folded(c.text)) for term in question.needles)
         ]
@@ -528,6 +529,7 @@ class MemoryStore:
                 snippet(r.candidate.text, r.held),
                 r.score,
                 r.candidate.created_at,
+                r.newer_id,
             )
             for r in best_first(question, found, rarity, near, limit)
         ]
@@ -547,16 +549,56 @@ class MemoryStore:
         return places
 
     def _originals(self, scope: SearchScope) -> Iterable[Row]:
-        for segment in self._tables.segments.values():
+        reach = self._reach(scope)
+        for session_id, upto in reach.items():
+            segment = self._tables.segments[session_id]
+            taken_back = self._tables.taken_back(segment.session.conversation_id)
+            for row in [*segment.rows, *segment.replaced]:
+                if (
+                    row.id <= upto
+                    and row.origin_id is None
+                    and row.kind is None
+                    and row.id not in taken_back
+                ):
+                    yield row
+
+    def _reach(self, scope: SearchScope) -> dict[str, float]:
+        """Session → the newest message of it that may be seen."""
+        reach: dict[str, float] = {}
+        for session_id, segment in self._tables.segments.items():
             conversation = self._tables.conversations[segment.session.conversation_id]
             if scope.conversation_id not in (None, conversation.id):
                 continue
-            if scope.owner not in (None, conversation.owner):
+            shared = conversation.session_key.endswith(",null]")
+            if scope.owner is not None and (scope.owner != conversation.owner or shared):
                 continue
-            taken_back = self._tables.taken_back(conversation.id)
-            for row in [*segment.rows, *segment.replaced]:
-                if row.origin_id is None and row.kind is None and row.id not in taken_back:
-                    yield row
+            reach[session_id] = math.inf
+        for session_id in list(reach):
+            self._add_line_of_fork(session_id, reach)
+        return reach
+
+    def _add_line_of_fork(self, session_id: str, reach: dict[str, float]) -> None:
+        """What a fork was forked from, up to that moment."""
+        upto = math.inf
+        session = self._tables.segments[session_id].session
+        while session.parent_session_id is not None:
+            if session.link == "branch":
+                segment = self._tables.segments[session.id]
+                upto = min(upto, segment.carried_row_id)
+            session = self._tables.segments[session.parent_session_id].session
+            reach[session.id] = max(reach.get(session.id, 0), upto)
+
+    async def in_scope(self, scope: SearchScope, message_id: int) -> bool:
+        return any(
+            row.id == message_id and row.id <= upto
+            for session_id, upto in self._reach(scope).items()
+            for segment in [self._tables.segments[session_id]]
+            for row in [*segment.rows, *segment.replaced]
+        )
+
+    async def result_of_call(self, scope: SearchScope, call_id: str) -> Row | None:
+        found = [r for r in self._originals(scope) if r.message.get("tool_call_id") == call_id]
+        return own([max(found, key=lambda row: row.id)])[0] if found else None
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
         for session_id, segment in self._tables.segments.items():
@@ -630,6 +672,9 @@ class MemoryStore:
         return own(sorted(everything, key=lambda row: row.id))
 
     # life
+
+    async def maintain(self) -> bool:
+        return False
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -16,6 +16,8 @@ from operator import add
 from agent.messages import Message, MessageKind, arguments_of, text_of
 
 SEGMENTER = "1"
+UNINDEXED_TOOLS = frozenset({"recall"})
+"""What they are asked for and what they show was said elsewhere."""
 INDEXED_ROLES = ("user", "assistant", "tool")
 _TOOL_CHARS = 32_000
 _TEXT_CHARS = 100_000
@@ -38,10 +40,17 @@ def indexable_text(message: Message, kind: MessageKind | None, origin_id: int | 
     """
     if kind is not None or origin_id is not None or message["role"] not in INDEXED_ROLES:
         return None
+    if message.get("name") in UNINDEXED_TOOLS:
+        return None
     content = message["content"]
     text = content if isinstance(content, str) else text_of(content)
     if calls := message.get("tool_calls"):
-        given = (leaf for call in calls for leaf in _leaves(arguments_of(call)))
+        given = (
+            leaf
+            for call in calls
+            if call["function"]["name"] not in UNINDEXED_TOOLS
+            for leaf in _leaves(arguments_of(call))
+        )
         text = "\n".join((text, *given)).strip()
     if not text or text.isspace():
         return None

@@ -96,6 +96,12 @@ class SqlArchive:
     async def conversation_of_message(self, message_id: int) -> Conversation | None:
         return await self._reading.read(search.conversation_of_message, message_id)
 
+    async def in_scope(self, scope: SearchScope, message_id: int) -> bool:
+        return await self._reading.read(search.in_scope, scope, message_id)
+
+    async def result_of_call(self, scope: SearchScope, call_id: str) -> Row | None:
+        return await self._reading.read(search.result_of_call, scope, call_id)
+
     async def list_sessions(
         self, *, conversation_id: str | None = None, limit: int = 50
     ) -> list[SessionInfo]:
@@ -323,6 +329,9 @@ class SqlStore(SqlArchive):
         return await self._writing.write_alone(exchange.take_in, tuple(portables))
 
     # life
+
+    async def maintain(self) -> bool:
+        return await self._writing.write_alone(search.maintain)
 
     async def rebuild_search_index(self) -> int:
         """Make the full-text index anew; gives back how many messages it holds."""

@@ -20,18 +20,25 @@ from agent.sessions import Hit, SearchScope
 MAX_QUERIES = 5
 MAX_LIMIT = 20
 MAX_AROUND = 10
-_ROW_REF = re.compile(r"(?:recall\s+ref\s+)?m?(\d{1,18})")
-_CALL_REF = re.compile(r"(?:recall\s+ref\s+)?([a-zA-Z0-9_-]{1,128})")
-_SESSIONS_SEARCHED = 20
+_REF = re.compile(r"(?:recall\s+)?(?:ref\s+)?(\S{1,200})", re.IGNORECASE)
+_ROW_REF = re.compile(r"(m?)(\d{1,18})")
 _AROUND_CHARS = 600
+MAX_SKIP = 200
+_SPARE = 12
+"""Hits asked for beyond those wanted: some are this turn's own, one more says that there are."""
+_NOTHING = "Nothing found. Other words, or fewer, may help."
+_NO_MORE = "No more hits."
 
 _SCHEMA = ToolSchema(
     name="recall",
     description=(
-        "Look up earlier messages that are no longer in view. Either search with `queries` (plain "
-        "words or a question; several phrasings find more), or open one message whole with `ref` "
-        '(for example "m123", as in "recall ref m123"), or read what was said around a hit with '
-        "`around`. Use it before saying that you do not remember."
+        "Look up what was said earlier and is no longer in view: all of this conversation since it "
+        "began, word for word, summaries or not, tool results included. Use it before you say that "
+        "you do not remember, and whenever an exact value matters (a path, a number, a name, an "
+        "error, a rule) that a summary only touches. Three ways: search with `queries`; open one "
+        'message whole with `ref` (a mark like "recall ref m123" names one); read what was said '
+        "around a hit with `around`. A hit is one line with its reference, date and role; what "
+        "holds now is usually the newest, and a hit says if a newer one has the same words."
     ),
     parameters={
         "type": "object",
@@ -39,10 +46,22 @@ _SCHEMA = ToolSchema(
             "queries": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "What to search for, in one to five phrasings.",
+                "description": (
+                    "What to search for, one to five phrasings, tried together. Plain words or a "
+                    "question in the language that was spoken; names, paths and codes as they are "
+                    'written; "in quotes" what stood exactly so. Give synonyms as further '
+                    "phrasings: words are matched, not meanings."
+                ),
             },
             "limit": {"type": "integer", "description": "Hits wanted, 1 to 20; default 8."},
-            "ref": {"type": "string", "description": "Reference of one message to open."},
+            "skip": {
+                "type": "integer",
+                "description": "With queries: leave out so many of the best hits, to read on.",
+            },
+            "ref": {
+                "type": "string",
+                "description": 'One message to open: "m123", or the id of a tool call.',
+            },
             "offset": {
                 "type": "integer",
                 "description": "With ref: the character to go on reading at.",
@@ -78,30 +97,37 @@ class RecallTool:
         if not queries:
             raise ToolError("give queries, ref or around")
         limit = _between(arguments.get("limit", 8), 1, MAX_LIMIT)
-        return await self._search(queries, limit, context)
+        skip = _between(arguments.get("skip", 0), 0, MAX_SKIP)
+        return await self._search(queries, limit, skip, context)
 
     # --- search
 
-    async def _search(self, queries: Sequence[str], limit: int, context: ToolContext) -> ToolResult:
-        scope = (
-            SearchScope(owner=context.owner)
-            if context.direct_chat
-            else SearchScope(conversation_id=context.conversation_id)
-        )
-        found = [await self._archive.search(q, scope, limit=limit * 2) for q in queries]
-        hits = [h for h in merge_hits(found) if _is_earlier(h, context)][:limit]
-        if not hits:
-            return ToolResult("Nothing found. Other words, or fewer, may help.")
-        lines = [f"{len(hits)} found, best first:"]
-        room = self._page_tokens
-        for hit in hits:
-            line = f"m{hit.message_id} · {self._when(hit.created_at)} · {hit.role}: {hit.snippet}"
+    async def _search(
+        self, queries: Sequence[str], limit: int, skip: int, context: ToolContext
+    ) -> ToolResult:
+        wanted = skip + limit + _SPARE
+        found = [await self._archive.search(q, _scope(context), limit=wanted) for q in queries]
+        hits = [h for h in merge_hits(found) if _is_earlier(h, context)]
+        shown = hits[skip : skip + limit]
+        if not shown:
+            return ToolResult(_NO_MORE if skip else _NOTHING)
+        lines, room = [""], self._page_tokens
+        for hit in shown:
+            line = self._hit_line(hit)
             room -= estimate_tokens_rough(line)
             if room < 0 and len(lines) > 1:
-                lines.append(f"({len(hits) - len(lines) + 1} more left out)")
                 break
             lines.append(line)
+        count = len(lines) - 1
+        lines[0] = f"{count} found, best first:"
+        if len(hits) > skip + count:
+            lines.append(f"[more: the same queries with skip {skip + count}]")
         return ToolResult("\n".join(lines))
+
+    def _hit_line(self, hit: Hit) -> str:
+        newer = f" (newer with the same words: m{hit.newer_id})" if hit.newer_id else ""
+        when = self._when(hit.created_at)
+        return f"m{hit.message_id} · {when} · {hit.role}: {hit.snippet}{newer}"
 
     # --- one message
 
@@ -116,42 +142,45 @@ class RecallTool:
         return ToolResult(f"{head}\n{page}")
 
     async def _row(self, ref: str, context: ToolContext) -> Row:
-        numbered = _ROW_REF.fullmatch(ref)
-        if numbered:
-            message_id = int(numbered[1])
-            await self._check(message_id, context)
-            rows = await self._archive.window(message_id, before=0, after=0)
-            if rows:
-                return rows[0]
-        elif call := _CALL_REF.fullmatch(ref):
-            row = await self._result_of_call(call[1], context)
-            if row is not None:
-                return row
-        raise _unknown(ref)
+        """By the number of a message or the id of a call.
+
+        A capped tool result names its call: when it was written it had no number yet. Some
+        providers number their calls, so digits alone are a call first.
+        """
+        named = _REF.fullmatch(ref)
+        if named is None:
+            raise _unknown(ref)
+        numbered = _ROW_REF.fullmatch(named[1])
+        if numbered and numbered[1]:
+            row = await self._numbered(int(numbered[2]), context)
+            row = row or await self._result_of_call(named[1], context)
+        else:
+            row = await self._result_of_call(named[1], context)
+            if row is None and numbered:
+                row = await self._numbered(int(numbered[2]), context)
+        if row is None:
+            raise _unknown(ref)
+        return row
+
+    async def _numbered(self, message_id: int, context: ToolContext) -> Row | None:
+        """A foreign message is answered like one that does not exist."""
+        if not await self._visible(message_id, context):
+            return None
+        return next(iter(await self._archive.window(message_id, before=0, after=0)), None)
 
     async def _result_of_call(self, call_id: str, context: ToolContext) -> Row | None:
-        """A capped tool result names its call: when it was written it had no number yet.
-
-        Stand-ins that a compression put in its place are passed over.
-        """
-        sessions = await self._archive.list_sessions(
-            conversation_id=context.conversation_id, limit=_SESSIONS_SEARCHED
-        )
-        for session in sessions:
-            for row in reversed(await self._archive.all_rows(session.id)):
-                if row.message.get("tool_call_id") == call_id and row.kind is None:
-                    return row
+        """Of this conversation first: ids of calls may repeat elsewhere."""
+        for scope in _scopes(context):
+            row = await self._archive.result_of_call(scope, call_id)
+            if row is not None:
+                return row
         return None
 
     async def _around(self, ref: str, before: int, after: int, context: ToolContext) -> ToolResult:
-        numbered = _ROW_REF.fullmatch(ref)
-        if numbered is None:
-            raise _unknown(ref)
-        message_id = int(numbered[1])
-        await self._check(message_id, context)
-        rows = await self._archive.window(message_id, before=before, after=after)
-        if not rows:
-            raise _unknown(ref)
+        message_id = (await self._row(ref, context)).id
+        found = await self._archive.window(message_id, before=before, after=after)
+        # Around the end of what a fork shares stands what it does not.
+        rows = [row for row in found if await self._visible(row.id, context)]
         shown: dict[int, str] = {}
         room = self._page_tokens
         at = next((i for i, row in enumerate(rows) if row.id == message_id), 0)
@@ -172,14 +201,11 @@ class RecallTool:
 
     # --- shared
 
-    async def _check(self, message_id: int, context: ToolContext) -> None:
-        """Whose is it? A foreign message is answered like one that does not exist."""
-        conversation = await self._archive.conversation_of_message(message_id)
-        if conversation is None or not (
-            conversation.id == context.conversation_id
-            or (context.direct_chat and conversation.owner == context.owner)
-        ):
-            raise _unknown(f"m{message_id}")
+    async def _visible(self, message_id: int, context: ToolContext) -> bool:
+        for scope in _scopes(context):
+            if await self._archive.in_scope(scope, message_id):
+                return True
+        return False
 
     def _page(self, text: str, offset: int) -> tuple[str, int | None]:
         """What fits from there on, and where it goes on."""
@@ -211,9 +237,22 @@ def merge_hits(found: Iterable[Sequence[Hit]]) -> list[Hit]:
     return sorted(best.values(), key=lambda h: (-weight[h.message_id], -h.message_id))
 
 
+def _scopes(context: ToolContext) -> list[SearchScope]:
+    """What may be seen: this conversation; in a direct chat the person's others too."""
+    own = SearchScope(conversation_id=context.conversation_id)
+    return [own, SearchScope(owner=context.owner)] if context.direct_chat else [own]
+
+
+def _scope(context: ToolContext) -> SearchScope:
+    return _scopes(context)[-1]
+
+
 def _is_earlier(hit: Hit, context: ToolContext) -> bool:
-    """The question itself, and what this turn said, is not what is looked for."""
-    return not context.user_row_id or hit.message_id < context.user_row_id
+    """The question itself, and what this turn said to it, is not what is looked for.
+
+    A result of this turn may be: a long turn is compressed while it runs.
+    """
+    return hit.message_id < context.user_row_id or not context.user_row_id or hit.role == "tool"
 
 
 def _queries(value: object) -> list[str]:

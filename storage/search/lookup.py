@@ -41,7 +41,7 @@ _SET_LIMIT = 20_000
 """Up to so many messages a scope is given to the index as a set; a larger one is checked row by
 row as the best come out."""
 
-_COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls"
+_COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
 _ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
 
 
@@ -63,8 +63,9 @@ def search(db: sqlite3.Connection, query: str, scope: SearchScope, limit: int) -
 
 def _hit(ranked: Ranked) -> Hit:
     c = ranked.candidate
+    shown = snippet(c.text, ranked.held)
     return Hit(
-        c.message_id, c.session_id, c.role, snippet(c.text, ranked.held), ranked.score, c.created_at
+        c.message_id, c.session_id, c.role, shown, ranked.score, c.created_at, ranked.newer_id
     )
 
 
@@ -180,10 +181,12 @@ def _read(db: sqlite3.Connection, matches: dict[int, float], reach: Reach) -> li
 
 
 def _candidate(columns: tuple[Any, ...], match: float = 0.0) -> Candidate | None:
-    message_id, session_id, role, created_at, content, is_json, calls = columns
+    message_id, session_id, role, created_at, content, is_json, calls, tool_name = columns
     message: Message = {"role": role, "content": json.loads(content) if is_json else content}
     if calls is not None:
         message["tool_calls"] = json.loads(calls)
+    if tool_name is not None:
+        message["name"] = tool_name
     text = indexable_text(message, None, None)
     if text is None:
         return None

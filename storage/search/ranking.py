@@ -30,6 +30,7 @@ _RECENCY = 0.3
 _RECENCY_OF_SAME = 0.6
 _NEIGHBOUR = {-1: 0.7, 1: 0.9, 2: 0.56}
 _BOTH = 0.3
+_LENT_BY_ANSWER = 0.8
 _WITH_NEIGHBOURS = 40
 
 
@@ -55,7 +56,9 @@ class Ranked:
     held: frozenset[str]
     """The needles in its best place."""
     fits: float
-    """The factor of its kind of answer, in it at all."""
+    """The factor for looking like an answer."""
+    newer_id: int | None = None
+    """The newest that holds the same, if this is not it."""
 
 
 Near = Mapping[int, Sequence[tuple[int, Candidate]]]
@@ -78,7 +81,7 @@ def best_first(
         floor = ranked[limit].score / (1 + _RECENCY) if limit < len(ranked) else 0.0
         beside = near([r.candidate for r in ranked[:_WITH_NEIGHBOURS]])
         ranked = _with_neighbours(question, ranked, beside, floor)
-    return in_order(ranked)[:limit]
+    return in_order(_with_age(ranked))[:limit]
 
 
 def rank(
@@ -110,7 +113,10 @@ def _with_neighbours(
     known = {r.candidate.message_id: r for r in ranked}
     lifted = dict(known)
     for message_id, beside in near.items():
-        bare = known[message_id].score / known[message_id].fits
+        source = known[message_id]
+        bare = source.score / source.fits
+        if source.fits > 1.0:  # it looks like the answer itself
+            bare *= _LENT_BY_ANSWER
         for offset, candidate in beside:
             own = known.get(candidate.message_id)
             if bare * _NEIGHBOUR[offset] * _FITS < floor:
@@ -129,7 +135,12 @@ def _with_neighbours(
 
 
 def in_order(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Best first; of those that say the same, the newer ones count more."""
+    """Best first; of equals the newest."""
+    return sorted(ranked, key=lambda r: (-r.score, -r.candidate.message_id))
+
+
+def _with_age(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Newer ones count a little more, and clearly more among those that say the same."""
     by_age = sorted(ranked, key=lambda r: r.candidate.message_id)
     last = max(1, len(by_age) - 1)
     same: dict[frozenset[str], list[Ranked]] = {}
@@ -140,16 +151,22 @@ def in_order(ranked: Sequence[Ranked]) -> list[Ranked]:
         for group in same.values()
         for place, one in enumerate(group)
     }
-    scored = [
+    return [
         replace(
             one,
             score=one.score
             * (1 + _RECENCY * place / last)
             * (1 + _RECENCY_OF_SAME * place_in_same[one.candidate.message_id]),
+            newer_id=_newer(same[one.held], one),
         )
         for place, one in enumerate(by_age)
     ]
-    return sorted(scored, key=lambda r: (-r.score, -r.candidate.message_id))
+
+
+def _newer(group: Sequence[Ranked], one: Ranked) -> int | None:
+    """The newest of those that hold the same; what only stands beside one does not hold it."""
+    newest = max((r.candidate.message_id for r in group if r.candidate.match), default=0)
+    return newest if one.held and newest > one.candidate.message_id else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from agent.errors import ToolError
 from agent.messages import Draft, ToolCall, ToolSchema, text_of
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ToolContext, ToolResult
-from agent.sessions import Hit, SessionPrefix, TurnOpening
+from agent.sessions import Hit, SessionPrefix, TurnOpening, session_key
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool, merge_hits
 from agent.tools.registry import ToolRegistry
 from storage.memory import MemoryStore
+from storage.segment import UNINDEXED_TOOLS
 from tests.fakes.clock import FakeClock, SequentialIds
 
 CONTEXT = ToolContext("c", "test:1", True, "t")
@@ -332,8 +333,117 @@ async def test_a_capped_result_is_opened_by_its_call(archived: Archived, clock: 
     await store.append(ticket, ticket.session_id, [whole])
     context = archived.context("mine", "t:1")
     assert "ALL OF IT" in await archived.ask(context, ref="recall ref toolu_9")
-    with pytest.raises(ToolError):
-        await archived.ask(archived.context("other", "t:1"), ref="toolu_9")
+    # The same person may see it from another direct chat; a group and somebody else may not.
+    assert "ALL OF IT" in await archived.ask(archived.context("other", "t:1"), ref="toolu_9")
+    for elsewhere in (
+        archived.context("other", "t:1", direct=False),
+        archived.context("foreign", "t:2"),
+    ):
+        with pytest.raises(ToolError):
+            await archived.ask(elsewhere, ref="toolu_9")
+
+
+async def _run_call(archived: Archived, call_id: str, content: str) -> int:
+    """A turn with one call and its result; gives back the row of the result."""
+    store = archived.store
+    ticket = await store.begin_turn(
+        TurnOpening("mine", "t:1", (), _user("run"), SessionPrefix("test", "m", "s"))
+    )
+    made = Draft(
+        {"role": "assistant", "content": None, "tool_calls": [call(id=call_id)]},
+    )
+    result = Draft({"role": "tool", "tool_call_id": call_id, "name": "fixed", "content": content})
+    appended = await store.append(ticket, ticket.session_id, [made, result])
+    await store.finish_turn(ticket, ticket.session_id, "done")
+    return appended.rows[1].id
+
+
+@pytest.mark.parametrize("call_id", ["2", "functions.grep:0", "m3", "99999999999999999999"])
+async def test_ids_of_calls_may_look_like_anything(archived: Archived, call_id: str) -> None:
+    row_id = await _run_call(archived, call_id, "FOUND BY ITS CALL")
+    context = archived.context("mine", "t:1")
+    if call_id == "m3":  # like the mark of a message: that message wins
+        assert "FOUND" not in await archived.ask(context, ref=call_id)
+    else:
+        assert "FOUND BY ITS CALL" in await archived.ask(context, ref=f"recall ref {call_id}")
+    assert "FOUND BY ITS CALL" in await archived.ask(context, ref=f"m{row_id}")
+    assert "FOUND BY ITS CALL" in await archived.ask(context, around=f"m{row_id}")
+
+
+async def test_a_number_without_a_call_is_a_message(archived: Archived) -> None:
+    first = archived.row_ids["mine"][0]
+    assert "the door is blue" in await archived.ask(archived.context("mine", "t:1"), ref=str(first))
+
+
+async def test_a_repeated_call_id_gives_the_newest_result(archived: Archived) -> None:
+    await _run_call(archived, "call_1", "the old output")
+    await _run_call(archived, "call_1", "the new output")
+    assert "the new output" in await archived.ask(archived.context("mine", "t:1"), ref="call_1")
+
+
+async def test_recall_does_not_find_what_recall_has_shown(archived: Archived) -> None:
+    store, context = archived.store, archived.context("mine", "t:1")
+    shown = await archived.ask(context, queries=["blue door"])
+    ticket = await store.begin_turn(
+        TurnOpening("mine", "t:1", (), _user("?"), SessionPrefix("test", "m", "s"))
+    )
+    asked = call("recall", '{"queries": ["blue door"]}', id="call_r")
+    await store.append(
+        ticket,
+        ticket.session_id,
+        [
+            Draft({"role": "assistant", "content": None, "tool_calls": [asked]}),
+            Draft({"role": "tool", "tool_call_id": "call_r", "name": "recall", "content": shown}),
+        ],
+    )
+    assert await archived.ask(context, queries=["blue door"]) == shown
+    assert RecallTool.schema.name in UNINDEXED_TOOLS
+
+
+async def test_a_hit_says_that_a_newer_one_has_the_same_words(archived: Archived) -> None:
+    await archived.talk("mine", "t:1", "the gate code is 1111", "the gate code is 2222")
+    old, new = archived.row_ids["mine"][-2:]
+    lines = (await archived.ask(archived.context("mine", "t:1"), queries=["gate code"])).split("\n")
+    assert lines[1].startswith(f"m{new} ")
+    (stale,) = [line for line in lines if line.startswith(f"m{old} ")]
+    assert f"newer with the same words: m{new}" in stale
+
+
+async def test_hits_are_paged(archived: Archived) -> None:
+    await archived.talk("mine", "t:1", *(f"budget entry {n}" for n in range(30)))
+    context = archived.context("mine", "t:1")
+    seen: list[str] = []
+    skip = 0
+    for _ in range(20):
+        lines = (await archived.ask(context, queries=["budget"], limit=7, skip=skip)).split("\n")
+        hits = [line.split(" ")[0] for line in lines if line.startswith("m")]
+        seen += hits
+        skip += len(hits)
+        if not lines[-1].startswith("[more"):
+            break
+        assert lines[-1] == f"[more: the same queries with skip {skip}]"
+    assert len(seen) == len(set(seen)) == 30
+    assert "No more hits" in await archived.ask(context, queries=["budget"], skip=skip)
+
+
+async def test_what_a_group_shares_is_nobodys_own(archived: Archived) -> None:
+    """Else whoever began a group's conversation could read it from outside for ever."""
+    shared = session_key("telegram", "1", "-5", None, None)
+    await archived.talk(shared, "t:1", "the door of the club is purple")
+    text = await archived.ask(archived.context("mine", "t:1"), queries=["door"])
+    assert "purple" not in text
+    with pytest.raises(ToolError, match="there is no message"):
+        await archived.ask(archived.context("mine", "t:1"), ref=f"m{archived.row_ids[shared][0]}")
+    inside = archived.context(shared, "t:9", direct=False)
+    assert "purple" in await archived.ask(inside, queries=["door"])
+
+
+async def test_a_long_turn_finds_its_own_results(archived: Archived) -> None:
+    """They may be out of view by now: a compression does not wait for the end of a turn."""
+    row_id = await _run_call(archived, "call_5", "the zebra counter stands at 17")
+    asked = archived.row_ids["mine"][-1]
+    text = await archived.ask(archived.context("mine", "t:1", now=asked), queries=["zebra counter"])
+    assert f"m{row_id} " in text
 
 
 async def test_reading_around_a_hit(archived: Archived) -> None:
