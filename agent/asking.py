@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.cache_watch import CacheWatch
+from agent.cache_watch import TurnCache
 from agent.errors import (
     ContextOverflow,
     ModelError,
@@ -56,7 +56,7 @@ class Asker:
         observer: TurnObserver,
         max_tokens: int,
         cache_ttl: CacheTtl | None,
-        cache_watch: CacheWatch | None = None,
+        cache: TurnCache | None = None,
         image_tokens: ImageTokens | None = None,
     ) -> None:
         self._history = history
@@ -68,7 +68,7 @@ class Asker:
         self._max_tokens = max_tokens
         self._ceiling_tokens: int | None = None
         self._cache_ttl = cache_ttl
-        self._cache_watch = cache_watch
+        self._cache = cache
         self._image_tokens = image_tokens
         self._lowered = 0
         self._counted = False
@@ -89,7 +89,8 @@ class Asker:
         while True:
             await self._fit_images()
             request = self._request(continues_pause)
-            began = self._cache_watch.began() if self._cache_watch is not None else 0.0
+            if self._cache is not None:
+                self._cache.sends()
             try:
                 response = await self._model.respond(request, on_text=self._show)
             except ContextOverflow as exc:
@@ -101,7 +102,7 @@ class Asker:
             except ThinkingMismatch as exc:
                 await self._strip_thinking(exc)
             else:
-                return await self._take_in(request, response, began)
+                return await self._take_in(request, response)
             self.take_back()
             # What was changed may have ended the pause.
             continues_pause = continues_pause and self._ends_with_assistant()
@@ -243,9 +244,7 @@ class Asker:
         if tokens is not None and tokens > 0:
             self._history.measured(tokens)
 
-    async def _take_in(
-        self, request: ModelRequest, response: ModelResponse, began: float
-    ) -> ModelResponse:
+    async def _take_in(self, request: ModelRequest, response: ModelResponse) -> ModelResponse:
         """What an answer's usage tells; the answer with all of it."""
         self.calls += 1
         usage = response.usage
@@ -253,8 +252,8 @@ class Asker:
             return response
         loaded = self._history.loaded
         usage = replace(usage, model=usage.model or response.model)
-        if self._cache_watch is not None:
-            cause = self._cache_watch.answered(request, loaded.session, usage, began)
+        if self._cache is not None:
+            cause = self._cache.answered(request, loaded.session, usage)
             usage = replace(usage, cache_miss=cause)
         self._learn_image_tokens(response, usage)
         self.total = replace(

@@ -50,7 +50,9 @@ class Fingerprint:
     """What the provider held of it afterwards."""
 
 
-def fingerprint(request: ModelRequest, session: Session, model: str, now: float) -> Fingerprint:
+def fingerprint(
+    request: ModelRequest, session: Session, model: str, now: float, chain: int
+) -> Fingerprint:
     """What is remembered of a request. Hashes hold for the life of this process only."""
     return Fingerprint(
         session_id=session.id,
@@ -59,7 +61,7 @@ def fingerprint(request: ModelRequest, session: Session, model: str, now: float)
         system=hash(request.system),
         tools=hash(tuple((t.name, t.description, _frozen(t.parameters)) for t in request.tools)),
         messages=len(request.messages),
-        chain=_chain(request.messages),
+        chain=chain,
         ttl_seconds=TTL_SECONDS[request.cache_ttl or "5m"],
         sent_at=now,
     )
@@ -88,7 +90,7 @@ def miss_cause(
         return "tools"
     if (now.session_id, now.revision) != (last.session_id, last.revision):
         return "revision"
-    if now.messages < last.messages or _chain(messages[: last.messages]) != last.chain:
+    if now.messages < last.messages or Chain().over(messages[: last.messages]) != last.chain:
         return "messages"
     if now.sent_at - last.sent_at >= last.ttl_seconds:
         return "expired"
@@ -105,17 +107,17 @@ class CacheWatch:
         self._max = max_conversations
         self._last: OrderedDict[str, Fingerprint] = OrderedDict()
 
-    def began(self) -> float:
-        """When a request goes out: an entry's life is counted from there."""
-        return self._clock.monotonic()
+    def turn(self) -> TurnCache:
+        """The watch over the requests of one turn."""
+        return TurnCache(self, self._clock)
 
     def answered(
-        self, request: ModelRequest, session: Session, usage: Usage, began: float
+        self, request: ModelRequest, session: Session, usage: Usage, sent_at: float, chain: int
     ) -> CacheMiss:
         """Take in an answer; why its prompt was not read from the cache."""
         if request.cache_ttl is None:
             return ""
-        now = fingerprint(request, session, usage.model, began)
+        now = fingerprint(request, session, usage.model, sent_at, chain)
         last = self._last.get(session.conversation_id)
         cause = miss_cause(last, now, request.messages, usage)
         if cause == "messages":
@@ -136,11 +138,46 @@ class CacheWatch:
         return cause
 
 
-def _chain(messages: Sequence[Message]) -> int:
-    chain = 0
-    for message in messages:
-        chain = hash((chain, _frozen(message)))
-    return chain
+class TurnCache:
+    """The requests of one turn, which grow: what was hashed for one is not hashed again."""
+
+    def __init__(self, watch: CacheWatch, clock: Clock) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._chain = Chain()
+        self._sent_at = clock.monotonic()
+
+    def sends(self) -> None:
+        """A request goes out: the life of what it leaves in the cache is counted from here."""
+        self._sent_at = self._clock.monotonic()
+
+    def answered(self, request: ModelRequest, session: Session, usage: Usage) -> CacheMiss:
+        """Take in its answer; why its prompt was not read from the cache."""
+        chain = self._chain.over(request.messages) if request.cache_ttl is not None else 0
+        return self._watch.answered(request, session, usage, self._sent_at, chain)
+
+
+class Chain:
+    """A hash over a list of messages that mostly grows."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._newest: Message | None = None
+        self._value = 0
+
+    def over(self, messages: Sequence[Message]) -> int:
+        """The hash of the whole list; only what is new in it is looked at.
+
+        A list that does not go on with the very objects of the one before is another list.
+        """
+        known = self._count
+        if known > len(messages) or (known and messages[known - 1] is not self._newest):
+            known, self._value = 0, 0
+        for message in messages[known:]:
+            self._value = hash((self._value, _frozen(message)))
+        self._count = len(messages)
+        self._newest = messages[-1] if messages else None
+        return self._value
 
 
 def _frozen(value: Any) -> Any:

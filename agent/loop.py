@@ -139,7 +139,7 @@ class TurnLoop:
             observer=observer,
             max_tokens=settings.max_tokens,
             cache_ttl=ttl_for(settings.cache_ttl, for_person=context.for_person),
-            cache_watch=self._cache_watch,
+            cache=self._cache_watch.turn() if self._cache_watch is not None else None,
             image_tokens=self._image_tokens,
         )
         turn = _Turn(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.cache_watch import CacheWatch
+from agent.cache_watch import CacheWatch, Chain
 from agent.messages import Message, ToolSchema
 from agent.ports import ModelRequest, Usage
 from agent.sessions import CompressionState, Session, SessionPrefix
@@ -46,6 +46,15 @@ def usage(read: int, written: int = 0, fresh: int = 10, model: str = "claude-son
     return Usage(fresh, 50, read, written, model=model)
 
 
+def answered(
+    watch: CacheWatch, asked: ModelRequest, took: Usage, session: Session = SESSION
+) -> str:
+    """One request in a turn of its own."""
+    turn = watch.turn()
+    turn.sends()
+    return turn.answered(asked, session, took)
+
+
 class Talk:
     """A watch that has seen a first, cached request."""
 
@@ -55,7 +64,7 @@ class Talk:
         self.tell(request(*said("a")), usage(0, 5000), **first)
 
     def tell(self, asked: ModelRequest, took: Usage, session: Session = SESSION) -> str:
-        return self.watch.answered(asked, session, took, self.watch.began())
+        return answered(self.watch, asked, took, session)
 
 
 @pytest.fixture
@@ -68,12 +77,12 @@ LONGER = said("a", "b", "c")
 
 def test_the_first_request_has_nothing_to_read(clock: FakeClock) -> None:
     watch = CacheWatch(clock)
-    assert watch.answered(request(*said("a")), SESSION, usage(0, 5000), watch.began()) == "first"
+    assert answered(watch, request(*said("a")), usage(0, 5000)) == "first"
 
 
 def test_after_a_restart_a_hit_is_a_hit(clock: FakeClock) -> None:
     watch = CacheWatch(clock)
-    assert watch.answered(request(*LONGER), SESSION, usage(5000), watch.began()) == ""
+    assert answered(watch, request(*LONGER), usage(5000)) == ""
 
 
 def test_what_was_read_is_no_miss(talk: Talk) -> None:
@@ -130,31 +139,43 @@ async def test_the_life_of_an_entry_is_that_of_the_request_that_wrote_it(
     clock: FakeClock, ttl: Any, idle: float, cause: str
 ) -> None:
     watch = CacheWatch(clock)
-    watch.answered(request(*said("a"), cache_ttl=ttl), SESSION, usage(0, 5000), watch.began())
+    answered(watch, request(*said("a"), cache_ttl=ttl), usage(0, 5000))
     await clock.advance(idle)
     # Configured otherwise since: that changes nothing about the entry that is there.
     other = "1h" if ttl == "5m" else "5m"
     asked = request(*LONGER, cache_ttl=other)
-    assert watch.answered(asked, SESSION, usage(0, 5300), watch.began()) == cause
+    assert answered(watch, asked, usage(0, 5300)) == cause
 
 
 def test_a_prompt_that_was_too_short_to_be_kept(clock: FakeClock) -> None:
     watch = CacheWatch(clock)
-    watch.answered(request(*said("a")), SESSION, usage(0, fresh=900), watch.began())
-    assert watch.answered(request(*LONGER), SESSION, usage(0, 1100), watch.began()) == "short"
+    answered(watch, request(*said("a")), usage(0, fresh=900))
+    assert answered(watch, request(*LONGER), usage(0, 1100)) == "short"
 
 
 def test_without_marks_nothing_is_missed(clock: FakeClock) -> None:
     watch = CacheWatch(clock)
     asked = request(*said("a"), cache_ttl=None)
-    assert watch.answered(asked, SESSION, usage(0), watch.began()) == ""
+    assert answered(watch, asked, usage(0)) == ""
 
 
 def test_only_the_busiest_conversations_are_remembered(clock: FakeClock) -> None:
     watch = CacheWatch(clock, max_conversations=2)
     for name in ("c1", "c2", "c3"):
         session = replace(SESSION, conversation_id=name)
-        assert watch.answered(request(), session, usage(0, 5000), watch.began()) == "first"
+        assert answered(watch, request(), usage(0, 5000), session) == "first"
     for name, cause in (("c2", "provider"), ("c3", "provider"), ("c1", "first")):
         session = replace(SESSION, conversation_id=name)
-        assert watch.answered(request(), session, usage(0, 5000), watch.began()) == cause
+        assert answered(watch, request(), usage(0, 5000), session) == cause
+
+
+def test_a_turn_hashes_what_is_new_and_notices_another_list() -> None:
+    talk = list(said("a", "b", "c", "d"))
+    running = Chain()
+    whole = Chain()
+    assert running.over(talk[:2]) == Chain().over(talk[:2])
+    assert running.over(talk) == whole.over(talk)
+    changed: list[Message] = [{**talk[0], "content": "A"}, *said("a", "b", "c", "d")[1:]]
+    assert running.over(changed) == Chain().over(changed) != whole.over(talk)
+    assert running.over(talk[:1]) == Chain().over(talk[:1])
+    assert running.over([]) == Chain().over([])
