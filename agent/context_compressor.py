@@ -271,9 +271,7 @@ class ContextCompressor(ContextEngine):
         mode: Literal["summary", "deterministic"] = (
             "deterministic" if self._last_summary_fallback_used else "summary"
         )
-        attempt = assembled(
-            plan, covered, summary.body, mode, calls=summary.calls, cost=self._cost()
-        )
+        attempt = assembled(plan, summary.body, mode, calls=summary.calls, cost=self._cost())
         return self._accept(plan, attempt) or self._wasted(plan, messages, refusal(plan, attempt))
 
     def _begin(self) -> None:

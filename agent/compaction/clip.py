@@ -18,9 +18,9 @@ def clip(text: str, limit_chars: int, *, reference: str = "") -> str:
         return text
     head = limit_chars * 8 // 11
     tail = max(0, limit_chars - head)
-    note = (
-        f"[… {len(text) - head - tail} characters left out{'; ' if reference else ''}{reference} …]"
-    )
+    reason = f"; {reference}" if reference else ""
+    # in ASCII: a text that was counted at a glance still is
+    note = f"[... {len(text) - head - tail} characters left out{reason} ...]"
     end = text[len(text) - tail :] if tail else ""
     return clean_text(f"{text[:head]}\n{note}\n{end}").rstrip("\n")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,6 +38,11 @@ def row_of(message: Message) -> int | None:
     return message.get("_origin", message.get("_row"))
 
 
+def rows_of(messages: Iterable[Message]) -> list[int | None]:
+    """`row_of` for each message of a long list."""
+    return [message.get("_origin", message.get("_row")) for message in messages]
+
+
 def build_manifest(
     loss: Loss, covered: Sequence[Message], summary: SummaryText | None
 ) -> dict[str, Any]:
@@ -46,9 +51,9 @@ def build_manifest(
     Every user message that went into the summary is in ``quoted`` or in ``listed`` (by its row, so
     that recall finds it), or counted in ``unnamed`` where it has no row.
     """
-    rows = [row for m in covered if (row := m.get("_origin", m.get("_row"))) is not None]
-    asked = real_users(covered)
-    asked_rows = {row_of(message) for message in asked}
+    rows = [row for row in rows_of(covered) if row is not None]
+    asked = rows_of(real_users(covered))
+    asked_rows = set(asked)
     quoted = [q.row_id for q in summary.quotes if q.row_id is not None] if summary else []
     listed = list(summary.not_quoted) if summary else []
     manifest: dict[str, Any] = {
@@ -63,7 +68,7 @@ def build_manifest(
         "user_messages": {
             "quoted": [row for row in quoted if row in asked_rows],
             "listed": [row for row in listed if row in asked_rows],
-            "unnamed": sum(1 for message in asked if row_of(message) is None),
+            "unnamed": asked.count(None),
         },
         "identifiers": {
             "kept": len(summary.identifiers) if summary else 0,
@@ -84,11 +89,8 @@ def build_manifest(
 def unaccounted(manifest: dict[str, Any], covered: Sequence[Message]) -> list[int]:
     """Rows of covered user messages that the manifest neither quotes nor lists: must be empty."""
     named = {*manifest["user_messages"]["quoted"], *manifest["user_messages"]["listed"]}
-    return [
-        row
-        for message in real_users(covered)
-        if (row := row_of(message)) is not None and row not in named
-    ]
+    asked = rows_of(real_users(covered))
+    return [row for row in asked if row is not None and row not in named]
 
 
 def missing_from(

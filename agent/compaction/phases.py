@@ -18,7 +18,6 @@ from agent.compaction.frame import SummaryText, parse_summary, render_summary
 from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from
 from agent.compaction.policy import MAX_BIAS
 from agent.compaction.prune import prune_messages, shrink_tail
-from agent.compaction.summary import Readable
 from agent.compaction.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, newest_real_user, real_users, text_of
 from agent.model_metadata import IMAGE_TOKENS, Triggers, messages_tokens
@@ -198,7 +197,6 @@ def shrunk_only(plan: Plan) -> Attempt | None:
 
 def assembled(
     plan: Plan,
-    covered: Sequence[Readable],
     body: str,
     mode: Mode,
     *,
@@ -209,8 +207,7 @@ def assembled(
 
     Args:
         plan: What it started from.
-        covered: `Plan.new_middle`, as read by the summary.
-        body: The summary.
+        body: The summary of `Plan.new_middle`.
         mode: Who made it.
         calls: How many calls went into it.
         cost: What all calls took, those in vain too.
@@ -218,7 +215,7 @@ def assembled(
     cut = plan.cut
     if cut is None:
         raise ValueError("nothing was cut out, so there is nothing to assemble")
-    summary, complete = _summary_text(plan, covered, body)
+    summary, complete = _summary_text(plan, body)
     content = render_summary(summary)
     changes = prune_messages(plan.messages, (*cut.head, *cut.lifted))
     result = assemble(plan.messages, cut, content, changes)
@@ -269,12 +266,12 @@ def _excess(plan: Plan, result: Sequence[Message]) -> int:
     return int((plan.projected(result) - allowed) / plan.bias)
 
 
-def _summary_text(plan: Plan, covered: Sequence[Readable], body: str) -> tuple[SummaryText, bool]:
+def _summary_text(plan: Plan, body: str) -> tuple[SummaryText, bool]:
     previous = plan.previous or SummaryText(body="")
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
     quotes, not_quoted = choose_quotes(real_users(plan.new_middle), previous, share)
     identifiers, complete = find_identifiers(
-        covered, previous.identifiers, min(IDENTIFIER_TOKENS, share)
+        plan.new_middle, previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )
     return SummaryText(body, identifiers, quotes, not_quoted), complete
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, overload
 
 from agent.compaction.clip import clip, clip_to_tokens, recall_reference
@@ -125,10 +127,11 @@ class Readables(Sequence[Readable]):
 def _read(message: Message) -> Readable:
     calls = message.get("tool_calls")
     arguments = tuple(redacted(call["function"]["arguments"]) for call in calls) if calls else ()
-    return Readable(message, redacted(_text(message)), arguments)
+    return Readable(message, redacted(shown_text(message)), arguments)
 
 
-def _text(message: Message) -> str:
+def shown_text(message: Message) -> str:
+    """What a message says: without thinking, with pictures named."""
     content = message["content"]
     if not isinstance(content, list):
         return content or ""
@@ -177,11 +180,11 @@ def in_parts(
     alone = max(64, limit_tokens)
     each = alone if limit_of_many is None else min(alone, max(64, limit_of_many))
     items = list(items)
-    sizes = _TextSizes([item.text for item in items])
+    least = _LeastTokens(len(item.text) for item in items)
     for body_chars in (*ONE_CALL_CHARS, *BODY_CHARS):
         may_be_many = body_chars in BODY_CHARS
         room = max(alone, each * max_parts) if may_be_many else alone
-        if body_chars != BODY_CHARS[-1] and sizes.at_least(body_chars) > room:
+        if body_chars != BODY_CHARS[-1] and least.cut_to(body_chars) > room:
             continue
         blocks = [_block(item, body_chars) for item in items]
         costs = [estimate_tokens_rough(block) + 1 for block in blocks]
@@ -202,21 +205,18 @@ def in_parts(
     return parts
 
 
-class _TextSizes:
-    """What texts cost at least when each is cut to so many characters, without cutting them."""
+class _LeastTokens:
+    """What texts cost at least when each is cut to so many characters, without looking at them."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        smallest = min(BODY_CHARS)
-        costs = [(len(text), estimate_tokens_rough(text)) for text in texts]
-        self._short_tokens = sum(tokens for chars, tokens in costs if chars <= smallest)
-        self._short_tokens += 2 * len(costs)  # a block's label, and what stands between blocks
-        self._long = [cost for cost in costs if cost[0] > smallest]
+    def __init__(self, lengths: Iterable[int]) -> None:
+        self._lengths = sorted(lengths)
+        self._sums = list(accumulate(self._lengths, initial=0))
 
-    def at_least(self, body_chars: int) -> int:
-        cut = body_chars // CHARS_PER_TOKEN
-        return self._short_tokens + sum(
-            tokens if chars <= body_chars else cut for chars, tokens in self._long
-        )
+    def cut_to(self, body_chars: int) -> int:
+        whole = bisect_right(self._lengths, body_chars)
+        count = len(self._lengths)
+        chars = self._sums[whole] + (count - whole) * body_chars
+        return chars // CHARS_PER_TOKEN + 2 * count  # a label, and what stands between blocks
 
 
 def _fit(blocks: list[str], costs: list[int], limit_tokens: int) -> None:

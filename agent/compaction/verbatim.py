@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agent.compaction.clip import clip_to_tokens, recall_reference
+from agent.compaction.clip import clip_to_tokens
 from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.manifest import row_of
+from agent.compaction.manifest import row_of, rows_of
 from agent.compaction.remembered import Remembered
-from agent.compaction.summary import Readable, Readables
+from agent.compaction.summary import Readables, redacted, shown_text
 from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
 
@@ -32,8 +32,8 @@ def choose_quotes(
         if chosen.full:
             break
         chosen.offer(item.text.strip("\n"), row_of(item.message))
-    for message in reversed(asked[: len(asked) - chosen.offered]):
-        chosen.leave_out(row_of(message))
+    unread = rows_of(asked[: len(asked) - chosen.offered])
+    chosen.left_out += [row for row in reversed(unread) if row is not None]
     for quote in previous.quotes:
         chosen.offer(quote.text, quote.row_id)
     left_out = dict.fromkeys((*chosen.left_out, *previous.not_quoted))
@@ -95,7 +95,7 @@ _SCAN_CHARS = 20_000
 
 
 def find_identifiers(
-    items: Sequence[Readable], previous: Sequence[str], budget_tokens: int
+    messages: Sequence[Message], previous: Sequence[str], budget_tokens: int
 ) -> tuple[tuple[str, ...], bool]:
     """Exact strings that a paraphrase would lose, newest first, and whether they are all of them.
 
@@ -104,7 +104,7 @@ def find_identifiers(
     """
     kept: dict[str, str] = {}
     left = budget_tokens
-    for item, line in _candidates(items, previous):
+    for item, line in _candidates(messages, previous):
         if item in kept:
             continue
         left -= estimate_tokens_rough(line) + 1
@@ -114,18 +114,22 @@ def find_identifiers(
     return tuple(kept.values()), True
 
 
-def _candidates(items: Sequence[Readable], previous: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for readable in reversed(items):
-        reference = recall_reference(readable.message).removeprefix("recall ref ")
-        for text in (readable.text, *readable.arguments):
+def _candidates(messages: Sequence[Message], previous: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for message in reversed(messages):
+        texts = [shown_text(message)]
+        if calls := message.get("tool_calls"):
+            texts += [call["function"]["arguments"] for call in calls]
+        row_id = row_of(message)
+        for text in texts:
             for item in identifiers_in(text):
-                yield item, f"{item} ({reference})" if reference else item
+                yield item, f"{item} (m{row_id})" if row_id is not None else item
     for line in previous:
         yield re.sub(r" \(m\d+\)$", "", line), line
 
 
 def _search(text: str) -> tuple[str, ...]:
-    """The identifiers of a text without secrets, each once."""
+    """The identifiers of a text, secrets left out, each once."""
+    text = redacted(text)
     if len(text) > _SCAN_CHARS:
         half = _SCAN_CHARS // 2
         text = f"{text[:half]}\n{text[-half:]}"
