@@ -66,6 +66,34 @@ def _adopted(result: object, rows: Sequence[Row]) -> Adopted:
     return Adopted(entries, tokens)
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What an engine gave back, looked at."""
+
+    adopted: Adopted | EngineError | None
+    """None: it changed nothing. An error: it is no list of messages."""
+    tokens_before: int
+    """Of the list that it was given."""
+
+
+def check(result: object, given: Sequence[Message], rows: Sequence[Row]) -> Checked:
+    """All that is to be known of a result, at once: for the worker thread.
+
+    With a long list it takes longer than an event loop may be held up.
+
+    Args:
+        result: What the engine gave back.
+        given: What it was given.
+        rows: What that was made from.
+    """
+    if same_list(result, given):
+        return Checked(None, 0)
+    try:
+        return Checked(adopt(result, rows), rows_tokens(rows))
+    except EngineError as exc:
+        return Checked(exc, 0)
+
+
 def same_list(result: object, given: Sequence[Message]) -> bool:
     """Did the engine give back what it was given?"""
     return isinstance(result, list) and list(result) == list(given)

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.compaction.adoption import Adopted, adopt, rows_tokens, same_list
+from agent.compaction.adoption import Adopted, Checked, check
 from agent.compaction.memory_text import MemoryText, memory_text
 from agent.compaction.policy import after_compression, after_failure, after_waste, in_words
 from agent.context_compressor import ContextCompressor
@@ -15,7 +15,7 @@ from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.engine_host import EngineHost, accepted_keywords
 from agent.errors import EngineError
-from agent.messages import Message, to_engine
+from agent.messages import to_engine
 from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
 from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger
 from agent.sessions import CompressionState, LoadedSession
@@ -120,7 +120,7 @@ class EngineRunner:
     async def _run_builtin(
         self, engine: ContextCompressor, host: EngineHost, order: Order, current: int
     ) -> Run:
-        given = to_engine(order.loaded.rows)
+        rows = order.loaded.rows
         memory = await memory_text(self._memory, order.loaded, self._clock)
 
         def work() -> Any:
@@ -129,15 +129,19 @@ class EngineRunner:
             engine.image_tokens = order.image_tokens
             engine.size_is_estimated = order.size.source != "usage"
             engine.overflow_proven = order.overflow_proven
+            given = to_engine(rows)
             copies = [dict(message) for message in given]
             result = engine.compress(copies, current, order.focus, order.force, memory)
-            return result, engine.state, engine.last_attempt
+            attempt = engine.last_attempt
+            compressed = attempt.outcome == "compressed"
+            checked = check(result, given, rows) if compressed else None
+            return checked, engine.state, attempt
 
         try:
-            result, new_state, attempt = await host.run(work, "compress", self._timeout_seconds)
+            checked, new_state, attempt = await host.run(work, "compress", self._timeout_seconds)
         except EngineError as exc:
             return self._failed(order, exc)
-        if attempt.outcome != "compressed":
+        if checked is None:
             return Run(
                 None,
                 new_state,
@@ -145,11 +149,10 @@ class EngineRunner:
                 failed=attempt.outcome == "aborted",
                 cost=attempt.cost,
             )
-        taken = self._taken(order, given, result, new_state, attempt.manifest)
+        taken = self._taken(order, checked, new_state, attempt.manifest)
         return replace(taken, cost=attempt.cost)
 
     async def _run_foreign(self, order: Order, current: int) -> Run:
-        given = to_engine(order.loaded.rows)
         try:
             await self._apply_limit()
             if order.trigger in ("preflight", "loop"):
@@ -159,18 +162,19 @@ class EngineRunner:
                     words = in_words(order.state, reason, self._clock.now()) if reason else ""
                     return Run(None, order.state, reason=words, refused=kind)
             memory = await memory_text(self._memory, order.loaded, self._clock)
-            result = await self._host.run(
-                lambda: self._call_foreign(given, order, current, memory),
+            checked = await self._host.run(
+                lambda: self._call_foreign(order, current, memory),
                 "compress",
                 self._timeout_seconds,
             )
         except EngineError as exc:
             return self._failed(order, exc)
         new_state = after_compression(order.state, self._clock.now(), mode="summary")
-        return self._taken(order, given, result, new_state, None)
+        return self._taken(order, checked, new_state, None)
 
-    def _call_foreign(self, given: list[Message], order: Order, current: int, memory: str) -> Any:
+    def _call_foreign(self, order: Order, current: int, memory: str) -> Checked:
         """On the worker thread: with copies of everything, which the engine may change."""
+        given = to_engine(order.loaded.rows)
         keywords = {
             "current_tokens": current,
             "focus_topic": order.focus,
@@ -178,7 +182,8 @@ class EngineRunner:
             "memory_context": memory,
         }
         accepted = accepted_keywords(self._engine.compress, keywords)
-        return self._engine.compress(copy.deepcopy([dict(m) for m in given]), **accepted)
+        result = self._engine.compress(copy.deepcopy([dict(m) for m in given]), **accepted)
+        return check(result, given, order.loaded.rows)
 
     async def _wanted(self, current: int) -> tuple[bool, str | None]:
         answer = await self._host.call("should_compress_info", current)
@@ -189,19 +194,16 @@ class EngineRunner:
     def _taken(
         self,
         order: Order,
-        given: list[Message],
-        result: object,
+        checked: Checked,
         new_state: CompressionState,
         manifest: dict[str, Any] | None,
     ) -> Run:
         """Believe an engine only what can be checked: a valid list, a change, fewer tokens."""
-        if same_list(result, given):
+        if isinstance(checked.adopted, EngineError):
+            return self._failed(order, checked.adopted)
+        if checked.adopted is None:
             return self._no_gain(order, "the context engine changed nothing")
-        try:
-            adopted = adopt(result, order.loaded.rows)
-        except EngineError as exc:
-            return self._failed(order, exc)
-        before = rows_tokens(order.loaded.rows)
+        adopted, before = checked.adopted, checked.tokens_before
         if adopted.tokens >= before:
             return self._no_gain(order, "the result would not have been smaller")
         if manifest is None:
