@@ -25,6 +25,7 @@ from gateway.recovery import Recovery
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.tasks import TaskOwner, spawn, wait_all
+from gateway.upkeep import keep_up
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class Daemon:
             log.info("ready", extra={"platforms": self._summary()})
         if parts.manager.watchdog_seconds is not None:
             self._tasks.spawn(self._feed(parts.manager.watchdog_seconds / 2), name="watchdog")
+        self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
         if parts.warm_up is not None:
             self._tasks.spawn(parts.warm_up(), name="warm-up")
 
