@@ -55,8 +55,8 @@ SET_ASIDE = (
     "Please try again in other words; the conversation is kept."
 )
 COMMAND_STOPPED = (
-    "I do not wait for that any longer, so just write on. If it still comes to an end, its result is "
-    "used as long as nothing stands against it."
+    "I do not wait for that any longer, so just write on. If it still comes to an end, its result "
+    "is used as long as nothing stands against it."
 )
 AUTH_TROUBLE = (
     "The model's provider does not accept my key. Your message is kept. "
