@@ -91,7 +91,7 @@ class OfflineModel:
         )
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        return _prompt_tokens(request)
+        return None  # it has no other measure than the estimate that everybody has
 
     async def window_tokens(self) -> int | None:
         return self._window_tokens

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent.prompt_caching import apply_anthropic_cache_control
+from agent.prompt_caching import (
+    apply_anthropic_cache_control,
+    cache_line,
+    cache_marks,
+    min_cacheable_tokens,
+    ttl_for,
+)
 
 Json = dict[str, Any]
 MARK = {"type": "ephemeral"}
@@ -122,3 +128,40 @@ def test_the_history_costs_no_more_than_a_copy_of_the_list() -> None:
 
     copying = best(lambda: list(talk))
     assert best(lambda: apply_anthropic_cache_control(talk)) < 4 * copying + 50e-6
+
+
+# --- for whom, and for how long
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "on"),
+    [
+        ("claude-sonnet-5-5", None, True),
+        ("claude-sonnet-5-5", "https://api.anthropic.com", True),
+        ("anthropic/claude-opus-5", "https://openrouter.test/api", True),
+        ("Claude-Haiku-4-5", "http://127.0.0.1:8080", True),
+        ("kimi-k3", "https://models.test/anthropic", False),
+        ("qwen3-coder", "http://localhost:8080", False),
+        ("offline", None, False),
+        ("claude-sonnet-5-5", "not an address", True),
+    ],
+)
+def test_marks_are_for_claude_models_wherever_they_are(
+    model: str, base_url: str | None, on: bool
+) -> None:
+    assert cache_marks(model, base_url).on is on
+    assert cache_line(model, base_url, "auto").startswith("on, 1h for people" if on else "off (")
+
+
+def test_people_think_longer_than_jobs() -> None:
+    assert ttl_for("auto", for_person=True) == "1h"
+    assert ttl_for("auto", for_person=False) == "5m"
+    for fixed in ("5m", "1h", None):
+        assert ttl_for(fixed, for_person=False) == fixed  # type: ignore[arg-type]
+
+
+def test_the_longest_part_of_a_name_says_what_is_too_short() -> None:
+    assert [
+        min_cacheable_tokens(name)
+        for name in ("claude-opus-4-6", "claude-opus-5-5", "claude-sonnet-5-5", "kimi-k3")
+    ] == [4096, 512, 1024, 0]

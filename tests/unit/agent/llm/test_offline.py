@@ -144,10 +144,14 @@ async def test_the_window_is_honoured() -> None:
         await model.respond(request(user("x" * 8000)))
     assert caught.value.limit_tokens == 1000
     assert await model.window_tokens() == 1000
-    tokens = await model.count_tokens(request(user("x" * 400)))
-    response = await model.respond(request(user("x" * 400)))
+
+
+async def test_it_counts_nothing_better_than_everybody_does() -> None:
+    asked = request(user("x" * 400))
+    assert await OfflineModel().count_tokens(asked) is None
+    response = await OfflineModel().respond(asked)
     assert response.usage is not None
-    assert response.usage.prompt_tokens == tokens
+    assert 100 < response.usage.prompt_tokens < 200
 
 
 async def test_an_answer_is_cut_at_the_limit_like_any_other() -> None:
