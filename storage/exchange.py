@@ -110,12 +110,17 @@ def _session(
         anchor=PortableAnchor(anchor.prompt_tokens, anchor.output_tokens, through)
         if anchor is not None and through
         else None,
-        compression=json.loads(compression),
+        compression=_without_rows(json.loads(compression)),
         manifest=renamed_manifest(session.manifest, numbers.of),
         messages=tuple(
             _message(row, active, compacted, numbers) for row, active, compacted in rows
         ),
     )
+
+
+def _without_rows(compression: dict[str, Any]) -> dict[str, Any]:
+    """What compaction remembers without the row that it has seen: elsewhere that is another one."""
+    return {name: value for name, value in compression.items() if name != "seen_row_id"}
 
 
 def _message(row: Row, active: bool, compacted: bool, numbers: _Numbers) -> PortableMessage:

@@ -12,6 +12,7 @@ from agent.compaction.detaching import Detachable
 from agent.compaction.policy import after_progress, gained_since
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
+from agent.errors import StoreError
 from agent.messages import Entry
 from agent.model_metadata import Measurement
 from agent.ports import Clock, CompactionOutcome, CompactionResult, IdSource, SessionStore
@@ -65,7 +66,7 @@ class Committer:
         self._in_place = in_place
         self._lease_ttl_seconds = lease_ttl_seconds
         self._ahead: Finished | None = None
-        """Made by a compression that outlived its turn, when the next turn had begun already."""
+        """Paid for and not stored: it outlived its turn, and the next one had begun already."""
 
     async def carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
         """Under the conversation's lease, in the task of ``job``."""
@@ -97,11 +98,16 @@ class Committer:
         if run.adopted is None:
             return await self._not_applied(order, run, None if job.detached else notify)
         finished = self._finished(order, run)
-        if job.detached and not await self._unmoved(finished):
+        # Who stopped what they had asked for themselves does not want it any more.
+        if job.detached and (order.force or not await self._unmoved(finished)):
             self._ahead = finished
             log.info("compression kept for the next chance", extra=_facts(order, finished.cost))
-            return order.unchanged("not_needed", "the conversation moved on meanwhile")
-        return await self._commit(order, finished, holder, started)
+            return order.unchanged("not_needed", "nobody waited for it")
+        try:
+            return await self._commit(order, finished, holder, started)
+        except StoreError:
+            self._ahead = finished  # paid for: where it was not stored, the next try stores it
+            raise
 
     def _finished(self, order: Order, run: Run) -> Finished:
         """The result with its aftermath: how this compression is judged, and what is remembered."""

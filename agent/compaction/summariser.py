@@ -116,6 +116,8 @@ class Summariser:
         self._spending = spending if spending is not None else Spending()
         self._on_limit = on_limit
         self._timeout_seconds = timeout_seconds
+        self._sent_tokens = 0
+        """The newest request with the room for its answer, by estimate."""
 
     def summarise(self, items: Sequence[Readable], material: SummaryMaterial) -> Summary:
         """Summarise these messages.
@@ -153,13 +155,14 @@ class Summariser:
                 overflows += 1
                 if overflows > OVERFLOW_RETRIES:
                     raise
-                window = room.window_tokens
                 limit = exc.limit_tokens if isinstance(exc, ContextOverflow) else None
-                stated = limit or window
-                if stated < window:
-                    self._on_limit(model, stated)
-                window = max(512, stated if stated < window else window // 2)
-                room = _Room.of(window, material.budget_tokens)
+                if limit is not None and limit < room.window_tokens:
+                    self._on_limit(model, limit)
+                # half of what was sent, unless the limit alone makes it smaller: whatever the
+                # estimate took this text for
+                sent = min(self._sent_tokens, room.window_tokens)
+                window = limit if limit is not None and limit < sent else sent // 2
+                room = _Room.of(max(512, window), material.budget_tokens)
 
     def _in_parts(
         self,
@@ -226,6 +229,7 @@ class Summariser:
 
     def _complete(self, prompt: str, max_tokens: int, model: str | None) -> ModelResponse:
         started = self._clock.monotonic()
+        self._sent_tokens = estimate_tokens_rough(system_text() + prompt) + max_tokens
         try:
             response = self._side_model.complete(
                 system=system_text(),

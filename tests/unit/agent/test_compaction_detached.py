@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.compaction.session import CompactionSettings, SessionCompactor
-from agent.errors import ModelTimeout
+from agent.errors import ModelTimeout, StoreUnavailable
 from agent.ports import CompactionResult, Usage
 from agent.sessions import LoadedSession
 from tests.fakes.clock import FakeClock
@@ -144,6 +144,50 @@ async def test_who_can_not_go_on_without_waits_and_takes_it(clock: FakeClock, tr
     result: CompactionResult = await waiting
     assert len(bench.model.asked) == 1
     assert result.loaded.session.parent_session_id == loaded.session.id
+
+
+async def test_who_stops_what_they_asked_for_keeps_the_conversation_as_it_was(
+    clock: FakeClock,
+) -> None:
+    slow = Slow()
+    bench = Bench(clock, slow)
+    loaded = await bench.talk(12)
+    asked = asyncio.ensure_future(bench.compactor.compact(loaded, "manual"))
+    await until(slow.begun)
+    asked.cancel()
+    with suppress(asyncio.CancelledError):
+        await asked
+    slow.may_end.set()
+    await free(bench, loaded)
+    assert (await bench.store.tip(loaded.session.id)).id == loaded.session.id
+    # paid for is paid for: the next one takes it
+    assert (await bench.compactor.compact(loaded, "loop")).outcome == "compressed"
+    assert len(bench.model.asked) == 1
+
+
+async def test_what_the_store_could_not_take_is_not_paid_for_again(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(clock)
+    loaded = await bench.talk(12)
+
+    async def full(request: object) -> Any:
+        raise StoreUnavailable("disk full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store, "split", full)
+        with pytest.raises(StoreUnavailable):
+            await bench.compactor.compact(loaded, "loop")
+    assert (await bench.compactor.compact(loaded, "loop")).outcome == "compressed"
+    assert len(bench.model.asked) == 1
+    # with another wish it is another summary
+    again = await bench.talk(12)
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store, "split", full)
+        with pytest.raises(StoreUnavailable):
+            await bench.compactor.compact(again, "loop")
+    assert (await bench.compactor.compact(again, "manual", focus="x")).outcome == "compressed"
+    assert len(bench.model.asked) == 3
 
 
 async def test_a_new_conversation_gets_nothing_of_the_old_one(clock: FakeClock) -> None:

@@ -11,7 +11,7 @@ from agent.compaction.frame import Quote, SummaryText
 from agent.compaction.manifest import Loss, build_manifest, missing_from
 from agent.compaction.summary import MAX_PARTS
 from agent.context_compressor import ContextCompressor
-from agent.errors import ContextOverflow, ModelTimeout, OutputLimitTooHigh
+from agent.errors import ContextOverflow, ModelTimeout, OutputLimitTooHigh, RequestTooLarge
 from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ModelResponse, Usage
@@ -163,6 +163,13 @@ def test_text_that_the_estimate_takes_for_small_is_sent_in_smaller_pieces() -> N
     assert len(result) < 120
     assert engine.last_attempt.manifest["cost"]["failed_calls"] >= 1
     assert len(model.asked) <= MAX_PARTS + 4
+
+
+def test_a_request_that_is_too_large_in_bytes_is_sent_in_smaller_pieces() -> None:
+    engine, model = make(RequestTooLarge("413"), "## Goal\nsmall")
+    engine.compress(chat(60), current_tokens=120_000)
+    assert engine.last_attempt.outcome == "compressed"
+    assert all(len(asked.prompt) < len(model.asked[0].prompt) for asked in model.asked[1:])
 
 
 # --- answers that were cut
