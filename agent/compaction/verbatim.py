@@ -127,8 +127,8 @@ def _candidates(messages: Sequence[Message], previous: Sequence[str]) -> Iterato
         yield re.sub(r" \(m\d+\)$", "", line), line
 
 
-def _search(text: str) -> tuple[str, ...]:
-    """The identifiers of a text, secrets left out, each once."""
+def search(text: str) -> tuple[str, ...]:
+    """The identifiers of a text, secrets left out, each once. `identifiers_in` remembers them."""
     text = redacted(text)
     if len(text) > _SCAN_CHARS:
         half = _SCAN_CHARS // 2
@@ -146,5 +146,5 @@ def _search(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in stripped if 3 < len(item) <= 220))
 
 
-identifiers_in = Remembered(_search)
+identifiers_in = Remembered(search)
 """The exact strings in a text; remembered, since most of a history has none."""
