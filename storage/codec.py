@@ -7,6 +7,8 @@ provider's raw blocks are kept identical to the character, lone surrogates inclu
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from agent.messages import Content, Draft, Message, MessageKind, Row, clean_text
@@ -17,6 +19,12 @@ ROW_COLUMNS = (
 )
 """What `decode_row` takes, in its order."""
 
+LIST_COLUMNS = (
+    "id, seq, created_at, tokens, role, content, content_is_json + 2 * wire_is_json, wire_content,"
+    " tool_calls, tool_call_id, tool_name, raw_blocks, kind, origin_id"
+)
+"""What `decode_list` takes, in its order."""
+
 Columns = tuple[
     str, str | None, int, str | None, int, str | None, str | None, str | None, str | None,
     MessageKind | None, int | None,
@@ -25,8 +33,16 @@ Columns = tuple[
 
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_from_json = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _to_ascii_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+def _from_json(text: str) -> Any:
+    """What `dump_json` wrote; there are no blanks to be looked for, unless by a stranger's hand."""
+    try:
+        return _scan(text, 0)[0]
+    except StopIteration:
+        return json.loads(text)
 
 
 def dump_json(value: Any) -> str:
@@ -100,26 +116,55 @@ def decode_row(columns: tuple[Any, ...]) -> Row:
         row_id, session_id, seq, created_at, tokens, role, content, content_is_json, wire,
         wire_is_json, calls, call_id, name, blocks, kind, origin_id,
     ) = columns  # fmt: skip
-    message: Message = {
-        "role": role,
-        "content": _from_json(content) if content_is_json else content,
-    }
-    if calls is not None:
-        message["tool_calls"] = _from_json(calls)
-    if call_id is not None:
-        message["tool_call_id"] = call_id
-    if name is not None:
-        message["name"] = name
-    if blocks is not None:
-        message["anthropic_content_blocks"] = _from_json(blocks)
-    return Row(
-        row_id,
-        session_id,
-        seq,
-        message,
-        created_at,
-        _from_json(wire) if wire_is_json else wire,
-        kind,
-        origin_id,
-        tokens,
-    )
+    forms = content_is_json + 2 * wire_is_json
+    in_list = (
+        row_id, seq, created_at, tokens, role, content, forms, wire, calls, call_id, name, blocks,
+        kind, origin_id,
+    )  # fmt: skip
+    return decode_list(session_id, (in_list,))[0]
+
+
+def decode_list(session_id: str, found: Iterable[tuple[Any, ...]]) -> list[Row]:
+    """Rows of one session from `LIST_COLUMNS`.
+
+    Every turn loads its list with this, so it is one loop without a call that can be spared.
+    """
+    rows: list[Row] = []
+    for (
+        row_id, seq, created_at, tokens, role, content, forms, wire, calls, call_id, name, blocks,
+        kind, origin_id,
+    ) in found:  # fmt: skip
+        if forms:
+            content = _from_json(content) if forms & 1 else content
+            wire = _from_json(wire) if forms & 2 else wire
+        message: Message = {"role": role, "content": content}
+        if calls is not None:
+            message["tool_calls"] = _from_json(calls)
+        if call_id is not None:
+            message["tool_call_id"] = call_id
+        if name is not None:
+            message["name"] = name
+        if blocks is not None:
+            message["anthropic_content_blocks"] = _from_json(blocks)
+        row = _Unfrozen(row_id, session_id, seq, message, created_at, wire, kind, origin_id, tokens)
+        row.__class__ = Row  # type: ignore[assignment]
+        rows.append(row)  # type: ignore[arg-type]
+    return rows
+
+
+@dataclass(slots=True)
+class _Unfrozen:
+    """`Row` while it is being made: a frozen dataclass takes four times as long to fill.
+
+    The same slots in the same order, so that an object can be given its real class.
+    """
+
+    id: int
+    session_id: str
+    seq: int
+    message: Message
+    created_at: float
+    wire_content: Content
+    kind: MessageKind | None
+    origin_id: int | None
+    tokens: int

@@ -58,9 +58,9 @@ def stub_result(call: ToolCall) -> Draft:
 
 def plan_repair(rows: Sequence[Row]) -> Repair | None:
     """None if the list is sound. Repairing a repaired list is None again."""
-    messages = [row.message for row in rows]
-    if is_sound(messages):
+    if is_sound(rows):
         return None
+    messages = [row.message for row in rows]
     missing = unanswered_calls(messages)
     orphans = set(orphan_results(messages))
     entries: list[Entry] = []
@@ -73,21 +73,20 @@ def plan_repair(rows: Sequence[Row]) -> Repair | None:
     return Repair(tuple(entries), stubs)
 
 
-def is_sound(messages: Sequence[Message]) -> bool:
+def is_sound(rows: Sequence[Row]) -> bool:
     """Has every call one result in its group, and every result a call? One pass, for each load."""
     waiting: set[str] = set()
-    for message in messages:
-        role = message["role"]
-        if role == "tool":
+    for row in rows:
+        message = row.message
+        if message["role"] == "tool":
             call_id = message.get("tool_call_id")
             if call_id not in waiting:
                 return False
             waiting.discard(call_id)
-        else:
-            if waiting:
-                return False
-            if role == "assistant" and "tool_calls" in message:
-                waiting = set(tool_call_ids(message))
+        elif waiting:
+            return False
+        elif "tool_calls" in message and message["role"] == "assistant":
+            waiting = set(tool_call_ids(message))
     return not waiting
 
 

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import cast
 
 from agent.messages import Draft, Message, Row, wire_message, without_thinking
-from storage.codec import ROW_COLUMNS, decode_row, dump_json, encode
+from storage.codec import (
+    LIST_COLUMNS,
+    ROW_COLUMNS,
+    decode_list,
+    decode_row,
+    dump_json,
+    encode,
+)
 from storage.database import Transaction
 from storage.segment import indexable_text, segmented
 
@@ -33,7 +40,7 @@ TAKEN_BACK = (
 )
 """Of a row in ``FROM messages``: was what it says undone, as original or as copy of it, here?"""
 
-_ACTIVE = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id = ? AND active = 1 ORDER BY seq"
+_ACTIVE = f"SELECT {LIST_COLUMNS} FROM messages WHERE session_id = ? AND active = 1 ORDER BY seq"
 
 
 def insert(tx: Transaction, session_id: str, seq: int, draft: Draft) -> Row:
@@ -87,7 +94,7 @@ def has_thinking(row: Row) -> bool:
 
 def active_rows(connection: sqlite3.Connection | Transaction, session_id: str) -> list[Row]:
     """The rows of the session's list, in order."""
-    return [decode_row(columns) for columns in connection.execute(_ACTIVE, (session_id,))]
+    return decode_list(session_id, connection.execute(_ACTIVE, (session_id,)))
 
 
 def end_of_list(tx: Transaction, session_id: str) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from typing import Any
@@ -169,7 +170,7 @@ def test_a_repaired_list_is_sound_and_stays_so(rows: list[Row]) -> None:
 def test_the_quick_check_agrees_with_the_slow_ones(rows: list[Row]) -> None:
     messages = [row.message for row in rows]
     slow = not unanswered_calls(messages) and not orphan_results(messages)
-    assert is_sound(messages) == slow
+    assert is_sound(rows) == slow
     assert all(tool_call_ids(m) for m in messages if "tool_calls" in m)
 
 
@@ -265,6 +266,23 @@ def test_an_excerpt_keeps_what_is_looked_for(word: str, times: int, query: str) 
 def test_folding_a_folded_text_changes_nothing(text: str) -> None:
     once = folded(text)
     assert folded(once) == once
+
+
+def test_a_row_in_the_making_becomes_a_row_like_any_other() -> None:
+    """It is filled unfrozen and then given its real class: what was saved must not show."""
+    made = decode_row((7, "s", 3, 1.5, 11, "user", "hi", 0, None, 0, *[None] * 4, "note", 2))
+    built = Row(7, "s", 3, {"role": "user", "content": "hi"}, 1.5, None, "note", 2, 11)
+    assert type(made) is Row
+    assert (made, repr(made)) == (built, repr(built))
+    assert dataclasses.replace(made, seq=4) == dataclasses.replace(built, seq=4)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.seq = 9  # type: ignore[misc]
+
+
+def test_json_with_blanks_around_it_is_read_all_the_same() -> None:
+    """Nobody here writes it, but somebody's script may."""
+    columns = (7, "s", 3, 1.5, 11, "user", ' [{"type":"text"}] ', 1, None, 0, *[None] * 6)
+    assert decode_row(columns).message["content"] == [{"type": "text"}]
 
 
 # --- small decisions ----------------------------------------------------------------------------
