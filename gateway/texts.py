@@ -14,6 +14,8 @@ ADMIN_ONLY = (
     "This conversation is shared, so only an admin of this bot may do that. "
     "Please ask one; /whoami shows your id."
 )
+NOTHING_TO_RETRY = "There is no message here that I could ask again. Just write it."
+STILL_RUNNING = "Something is still running here. Please wait for it, or end it with /stop first."
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
 NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
 POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"

@@ -21,7 +21,6 @@ from agent.sessions import (
     TurnTicket,
 )
 from gateway import texts
-from gateway.commands.lineage_text import NOTHING_TO_RETRY, STILL_RUNNING
 from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
@@ -127,7 +126,7 @@ class TurnRunner:
     async def retry(self, item: InboxItem, stop: StopSignal) -> None:
         """Take the last turn back and ask its message again; this row is the new turn's own."""
         opening = self._opening(item)
-        await self._begin(item, stop, lambda: self._lineages.retry(opening), STILL_RUNNING)
+        await self._begin(item, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING)
 
     async def _begin(
         self,
@@ -157,7 +156,7 @@ class TurnRunner:
             await self._answer(item, words_for(error), "notice", stop)
             return
         if ticket is None:
-            await self._answer(item, NOTHING_TO_RETRY, "command", stop)
+            await self._answer(item, texts.NOTHING_TO_RETRY, "command", stop)
             return
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             await self._carry(

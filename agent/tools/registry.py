@@ -79,7 +79,7 @@ class ToolRegistry:
     async def _result(self, name: str, arguments: str, context: ToolContext) -> ToolResult:
         tool = self._tools.get(name)
         if tool is None:
-            return _error(f"the tool {name!r} is no longer available")
+            return _error(f"the tool {name!r} is no longer available; go on without it")
         try:
             values, problem = _parsed(arguments)
             problem = problem or problem_with(values, tool.schema.parameters)

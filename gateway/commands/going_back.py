@@ -30,7 +30,7 @@ async def undo(host: CommandHost, call: Call) -> Answer:
             conversation.id, turns, answering=Answering(call.inbox_id, words)
         )
     except StaleTurn:
-        return lineage_text.STILL_RUNNING
+        return texts.STILL_RUNNING
     return Settled(undone.owed)
 
 

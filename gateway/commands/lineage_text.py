@@ -13,8 +13,6 @@ NOTHING_TO_TAKE_BACK = (
     "is; /uncompress brings it back first."
 )
 UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo 3 the last three."
-NOTHING_TO_RETRY = "There is no message here that I could ask again. Just write it."
-STILL_RUNNING = "Something is still running here. Please wait for it, or end it with /stop first."
 NOT_COMPRESSED_YET = (
     "Nothing has been compressed in this conversation, so there is nothing to undo."
 )

@@ -166,12 +166,12 @@ async def test_nothing_to_work_on(rig: Rig) -> None:
         assert await say(rig, command) == texts.NO_CONVERSATION
     for command in ("/sessions", "/resume"):
         assert await say(rig, command) == lineage_text.NO_SESSIONS
-    assert await say(rig, "/retry") == lineage_text.NOTHING_TO_RETRY
+    assert await say(rig, "/retry") == texts.NOTHING_TO_RETRY
     assert rig.loop.seen == []
     await say(rig, "/new")
     assert await say(rig, "/branch") == lineage_text.NOTHING_TO_BRANCH
     assert await say(rig, "/uncompress") == lineage_text.NOT_COMPRESSED_YET
-    assert await say(rig, "/retry") == lineage_text.NOTHING_TO_RETRY
+    assert await say(rig, "/retry") == texts.NOTHING_TO_RETRY
     assert "(nothing said yet): 0 messages" in await say(rig, "/sessions")
 
 
