@@ -253,7 +253,7 @@ class Asker:
         loaded = self._history.loaded
         usage = replace(usage, model=usage.model or response.model)
         if self._cache is not None:
-            cause = self._cache.answered(request, loaded.session, usage)
+            cause = self._cache.answered(request, loaded.session, usage, response)
             usage = replace(usage, cache_miss=cause)
         self._learn_image_tokens(response, usage)
         self.total = replace(
@@ -277,7 +277,11 @@ class Asker:
             self._image_tokens.learn(model, sample(loaded, usage.prompt_tokens))
 
     def _request(self, continues_pause: bool) -> ModelRequest:
-        prefix = self._history.loaded.session.prefix
+        session = self._history.loaded.session
+        prefix = session.prefix
+        before = ""
+        if self._cache is not None:
+            before = self._cache.answer_before(session.conversation_id)
         return ModelRequest(
             system=prefix.system_prompt,
             messages=self._history.to_send(),
@@ -285,6 +289,7 @@ class Asker:
             tools=prefix.tools,
             cache_ttl=self._cache_ttl,
             continues_pause=continues_pause,
+            previous_answer_id=before,
         )
 
     def _ends_with_assistant(self) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agent.messages import Message
-from agent.ports import Clock, ModelRequest, Usage
+from agent.ports import Clock, ModelRequest, ModelResponse, Usage
 from agent.prompt_caching import TTL_SECONDS, min_cacheable_tokens
 from agent.sessions import Session
 
@@ -26,6 +26,14 @@ CacheMiss = Literal[
 new conversation, or a restart). ``revision``: a compression or a rewrite. ``messages``: the list
 changed within a revision, which is a bug of ours. ``expired``: idle for longer than the entry
 lives. ``short``: below the provider's minimum. ``provider``: no cause of ours."""
+
+
+_DIAGNOSES: Mapping[str, CacheMiss] = {
+    "model": "model",
+    "system": "system",
+    "tools": "tools",
+    "messages": "messages",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,7 @@ class Fingerprint:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """What the provider held of it afterwards."""
+    answer_id: str = ""
 
 
 def fingerprint(
@@ -111,8 +120,19 @@ class CacheWatch:
         """The watch over the requests of one turn."""
         return TurnCache(self, self._clock)
 
+    def answer_before(self, conversation_id: str) -> str:
+        """The provider's name of the conversation's last answer; "": unknown."""
+        last = self._last.get(conversation_id)
+        return last.answer_id if last is not None else ""
+
     def answered(
-        self, request: ModelRequest, session: Session, usage: Usage, sent_at: float, chain: int
+        self,
+        request: ModelRequest,
+        session: Session,
+        usage: Usage,
+        response: ModelResponse,
+        sent_at: float,
+        chain: int,
     ) -> CacheMiss:
         """Take in an answer; why its prompt was not read from the cache."""
         if request.cache_ttl is None:
@@ -126,11 +146,17 @@ class CacheWatch:
                 extra={"session_id": session.id, "revision": session.revision},
             )
         elif cause == "provider":
-            log.info("prompt cache missed without a known cause", extra={"session_id": session.id})
+            # Ours was the same: if the provider saw another one, something between us changed it.
+            cause = _DIAGNOSES.get(response.cache_diagnosis, "provider")
+            log.info(
+                "prompt cache missed without a cause of ours",
+                extra={"session_id": session.id, "provider_says": response.cache_diagnosis},
+            )
         self._last[session.conversation_id] = replace(
             now,
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
+            answer_id=response.answer_id,
         )
         self._last.move_to_end(session.conversation_id)
         while len(self._last) > self._max:
@@ -151,10 +177,16 @@ class TurnCache:
         """A request goes out: the life of what it leaves in the cache is counted from here."""
         self._sent_at = self._clock.monotonic()
 
-    def answered(self, request: ModelRequest, session: Session, usage: Usage) -> CacheMiss:
+    def answer_before(self, conversation_id: str) -> str:
+        """As `CacheWatch.answer_before`."""
+        return self._watch.answer_before(conversation_id)
+
+    def answered(
+        self, request: ModelRequest, session: Session, usage: Usage, response: ModelResponse
+    ) -> CacheMiss:
         """Take in its answer; why its prompt was not read from the cache."""
         chain = self._chain.over(request.messages) if request.cache_ttl is not None else 0
-        return self._watch.answered(request, session, usage, self._sent_at, chain)
+        return self._watch.answered(request, session, usage, response, self._sent_at, chain)
 
 
 class Chain:

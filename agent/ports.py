@@ -107,6 +107,8 @@ class ModelRequest:
     """The list ends with an assistant message that a ``pause_turn`` interrupted."""
     side_task: bool = False
     """Not the conversation itself: asked without the thinking that is configured for it."""
+    previous_answer_id: str = ""
+    """The provider's name of the conversation's last answer: what the cache is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,11 @@ class ModelResponse:
     model: str
     dropped_thinking: int = 0
     """Thinking blocks that the provider said it dropped."""
+    answer_id: str = ""
+    """The provider's name of this answer."""
+    cache_diagnosis: str = ""
+    """What the provider says has changed before the cached part: ``model``, ``system``, ``tools``
+    or ``messages``; "": nothing, or it does not say."""
 
 
 class LanguageModel(Protocol):

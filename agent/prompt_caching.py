@@ -45,10 +45,18 @@ def cache_marks(model: str, base_url: str | None) -> CacheMarks:
     """
     if "claude" not in model.lower():
         return CacheMarks(False, "no Claude model")
-    host = urlsplit(base_url).hostname if base_url else None
-    if host is None or host == "api.anthropic.com" or host.endswith(".anthropic.com"):
+    if is_native(base_url):
         return CacheMarks(True, "Claude on the native API")
+    host = urlsplit(base_url or "").hostname or base_url
     return CacheMarks(True, f"Claude on {host}, which is taken to honour cache marks")
+
+
+def is_native(base_url: str | None) -> bool:
+    """Is this Anthropic's own endpoint?"""
+    if base_url is None:
+        return True
+    host = urlsplit(base_url).hostname or ""
+    return host == "anthropic.com" or host.endswith(".anthropic.com")
 
 
 def ttl_for(wanted: Literal["5m", "1h", "auto"] | None, *, for_person: bool) -> CacheTtl | None:

@@ -26,7 +26,7 @@ from agent.llm.validator import validate
 from agent.llm.wire import Body, build_body
 from agent.messages import clean_text
 from agent.ports import Clock, ModelRequest, ModelResponse, Usage
-from agent.prompt_caching import cache_marks
+from agent.prompt_caching import cache_marks, is_native
 
 if TYPE_CHECKING:
     import anthropic
@@ -61,6 +61,7 @@ class AnthropicModel:
         base_url: str | None = None,
         thinking: Mapping[str, Any] | None = None,
         drop_unbound_thinking: bool | None = None,
+        diagnoses: bool | None = None,
         max_concurrent_requests: int = 100,
         answer_deadline_seconds: float = 600.0,
         silence_seconds: float = 120.0,
@@ -70,6 +71,7 @@ class AnthropicModel:
         ``thinking``: the provider's own parameter; None: what the model's family needs.
         ``drop_unbound_thinking`` asks the provider to drop thinking blocks that stand behind
         another prefix, instead of refusing the request; None: if the family binds them.
+        ``diagnoses``: ask why a prompt was not read from the cache; None: on the native API.
         ``max_concurrent_requests`` stays within the SDK's pool of kept connections.
         """
         self._name = name
@@ -77,6 +79,7 @@ class AnthropicModel:
         self._clock = clock
         self._base_url = base_url
         self._thinking = ThinkingControls(name, thinking, drop_unbound=drop_unbound_thinking)
+        self._diagnoses = is_native(base_url) if diagnoses is None else diagnoses
         self._slots = asyncio.Semaphore(max_concurrent_requests)
         self._answer_deadline_seconds = answer_deadline_seconds
         self._silence_seconds = silence_seconds
@@ -95,6 +98,8 @@ class AnthropicModel:
         body = self._body(request)
         if self._max_output_tokens is not None and request.model is None:
             body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
+        if self._diagnoses and request.cache_ttl is not None and not request.side_task:
+            body["diagnostics"] = {"previous_message_id": request.previous_answer_id or None}
         bare = dict(body)
         while True:
             level = self._thinking.level
@@ -106,7 +111,7 @@ class AnthropicModel:
                 self._learn_output_limit(exc, request)
                 raise
             except ModelBadRequest as exc:
-                if self._thinking.refused(exc, body, level):
+                if self._thinking.refused(exc, body, level) or self._no_diagnoses(exc, bare):
                     body = dict(bare)
                     continue
                 if type(exc) is ModelBadRequest:
@@ -149,6 +154,14 @@ class AnthropicModel:
         if request.cache_ttl is not None and not cache_marks(model, self._base_url).on:
             request = replace(request, cache_ttl=None)
         return build_body(request, model)
+
+    def _no_diagnoses(self, error: ModelBadRequest, body: Body) -> bool:
+        """Was the question for a diagnosis refused? Then it is not put again."""
+        if "diagnostics" not in body or "diagnostics" not in str(error):
+            return False
+        self._diagnoses = False
+        del body["diagnostics"]
+        return True
 
     async def _stream(self, body: Body, on_text: Callable[[str], None] | None) -> ModelResponse:
         async with (
@@ -287,7 +300,16 @@ def _response(message: ApiMessage) -> ModelResponse:
         usage=_usage(message),
         model=str(message.model),
         dropped_thinking=len(dropped),
+        answer_id=str(message.id or ""),
+        cache_diagnosis=_diagnosis(message),
     )
+
+
+def _diagnosis(message: ApiMessage) -> str:
+    """What the provider says has changed; it may not know yet when it answers."""
+    reason = getattr(message.diagnostics, "cache_miss_reason", None)
+    kind = getattr(reason, "type", "")
+    return kind.removesuffix("_changed") if isinstance(kind, str) else ""
 
 
 def _usage(message: ApiMessage) -> Usage | None:

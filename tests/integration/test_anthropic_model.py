@@ -275,6 +275,45 @@ async def test_adaptive_thinking_is_a_budget_where_the_family_takes_budgets(
     assert server.rejected == []
 
 
+async def test_the_providers_diagnosis_of_the_cache_is_asked_for_and_read(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    server.settings.diagnosis = "tools_changed"
+    async with contextlib.aclosing(model_for(server, clock, diagnoses=True)) as model:
+        first = await model.respond(request(cache_ttl="5m"))
+        again = await model.respond(request(cache_ttl="5m", previous_answer_id=first.answer_id))
+        server.settings.diagnosis = None
+        pending = await model.respond(request(cache_ttl="5m"))
+        await model.respond(request(cache_ttl="5m", side_task=True))
+    assert first.answer_id.startswith("msg_")
+    assert (again.cache_diagnosis, pending.cache_diagnosis) == ("tools", "")
+    asked = [(r.body or {}).get("diagnostics") for r in server.requests]
+    assert asked == [
+        {"previous_message_id": None},
+        {"previous_message_id": first.answer_id},
+        {"previous_message_id": None},
+        None,
+    ]
+
+
+async def test_a_diagnosis_that_nobody_gives_is_not_asked_for_again(
+    server: AnthropicServer, clock: FakeClock
+) -> None:
+    async with contextlib.aclosing(model_for(server, clock, diagnoses=True)) as model:
+        server.script(Fault("400", message="diagnostics: Extra inputs are not permitted"))
+        for _ in range(2):
+            await model.respond(request(cache_ttl="5m"))
+    asked = ["diagnostics" in (r.body or {}) for r in server.requests]
+    assert asked == [True, False, False]
+
+
+async def test_elsewhere_than_on_the_native_api_no_diagnosis_is_asked_for(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    await model.respond(request(cache_ttl="5m"))
+    assert "diagnostics" not in (server.requests[0].body or {})
+
+
 async def test_models_without_cache_marks_get_none(
     server: AnthropicServer, clock: FakeClock
 ) -> None:

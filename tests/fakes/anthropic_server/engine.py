@@ -53,6 +53,7 @@ class Settings:
     chunk_delay: float = 0.0
     first_delay: float = 0.0
     pieces: int | None = None
+    diagnosis: str | None = None  # what `diagnostics` answers; None: still pending
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Engine:
             transformations=judged.bound.transformations if beta else None,
             pieces=answer.pieces or self.settings.pieces,
             input_json=partial,
-            extra=_edits(request.body),
+            extra=_edits(request.body) | self._diagnosis(request.body),
         )
 
     def compact(self, judged: Judged, summary: str) -> Final:
@@ -218,6 +219,13 @@ class Engine:
             stop_details=None,
             usage={**nothing, "iterations": [{"type": "compaction", **billed}]},
         )
+
+    def _diagnosis(self, body: Json) -> Json:
+        if "diagnostics" not in body:
+            return {}
+        kind = self.settings.diagnosis
+        reason = {"type": kind, "cache_missed_input_tokens": 1} if kind else None
+        return {"diagnostics": {"cache_miss_reason": reason}}
 
     def _chain(self, judged: Judged, blocks: list[Json]) -> Chain:
         """The prefix behind which an answer is signed; only a late thought needs hashing now."""
@@ -317,8 +325,8 @@ def _output_usage(content: list[Json], partial: str | None) -> Json:
     }
 
 
-def _edits(body: Json) -> Json | None:
-    return {"context_management": {"applied_edits": []}} if "context_management" in body else None
+def _edits(body: Json) -> Json:
+    return {"context_management": {"applied_edits": []}} if "context_management" in body else {}
 
 
 def _stop_at(blocks: list[Json], sequences: list[str]) -> tuple[list[Json], str | None]:

@@ -9,7 +9,7 @@ import pytest
 
 from agent.cache_watch import CacheWatch, Chain
 from agent.messages import Message, ToolSchema
-from agent.ports import ModelRequest, Usage
+from agent.ports import ModelRequest, ModelResponse, Usage
 from agent.sessions import CompressionState, Session, SessionPrefix
 from tests.fakes.clock import FakeClock
 
@@ -47,12 +47,17 @@ def usage(read: int, written: int = 0, fresh: int = 10, model: str = "claude-son
 
 
 def answered(
-    watch: CacheWatch, asked: ModelRequest, took: Usage, session: Session = SESSION
+    watch: CacheWatch,
+    asked: ModelRequest,
+    took: Usage,
+    session: Session = SESSION,
+    **said_by_provider: Any,
 ) -> str:
     """One request in a turn of its own."""
     turn = watch.turn()
     turn.sends()
-    return turn.answered(asked, session, took)
+    response = ModelResponse({"role": "assistant", "content": "ok"}, "end_turn", took, took.model)
+    return turn.answered(asked, session, took, replace(response, **said_by_provider))
 
 
 class Talk:
@@ -167,6 +172,21 @@ def test_only_the_busiest_conversations_are_remembered(clock: FakeClock) -> None
     for name, cause in (("c2", "provider"), ("c3", "provider"), ("c1", "first")):
         session = replace(SESSION, conversation_id=name)
         assert answered(watch, request(), usage(0, 5000), session) == cause
+
+
+def test_the_providers_diagnosis_counts_where_we_know_of_nothing(talk: Talk) -> None:
+    watch, asked = talk.watch, request(*LONGER)
+    assert answered(watch, asked, usage(0, 5300), cache_diagnosis="system") == "system"
+    assert answered(watch, asked, usage(0, 5300), cache_diagnosis="unavailable") == "provider"
+    other = replace(asked, tools=())
+    assert answered(watch, other, usage(0, 5300), cache_diagnosis="system") == "tools"
+
+
+def test_the_last_answer_is_known_by_its_name(talk: Talk) -> None:
+    assert talk.watch.answer_before("c1") == ""
+    answered(talk.watch, request(*LONGER), usage(5000), answer_id="msg_1")
+    assert talk.watch.turn().answer_before("c1") == "msg_1"
+    assert talk.watch.answer_before("c2") == ""
 
 
 def test_a_turn_hashes_what_is_new_and_notices_another_list() -> None:
