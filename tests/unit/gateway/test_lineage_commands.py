@@ -625,6 +625,48 @@ async def test_a_conversation_ended_by_new_lives_again(rig: Rig) -> None:
 # --- together -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("/undo", ["one", "re: one"]),
+        ("/retry", ["one", "re: one", "long", "re: long"]),
+        ("/branch", ["one", "re: one", "long", "re: long"]),
+        ("/resume old", ["old", "re: old"]),
+        ("/new", []),
+    ],
+)
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_what_waits_behind_a_turn_that_is_cut_off_keeps_its_place(
+    rig: Rig, command: str, left: list[str], orderly: bool
+) -> None:
+    """The turn is resumed first, then the command runs, once, on what came of it."""
+    await say(rig, "old")
+    await say(rig, "/new")
+    await say(rig, "one")
+    rig.hold("long", asyncio.Event())
+    await rig.intake.receive(inbound("long", message_id="l"))
+    await rig.loop.started("long")
+    await rig.intake.receive(inbound(command, message_id="c"))
+    await rig.settle()
+    if orderly:
+        await rig.stop()
+    else:
+        rig.kill()
+    await rig.settle()
+    rig.loop.scripts.clear()
+    rig.boot()
+    report = await rig.recovery.run()
+    assert (report.resumed, report.replayed) == (1, 1)
+    await rig.platform.wait_for(5)
+    await until(lambda: not rig.dispatch.at_work(KEY))
+    assert rig.platform.texts()[3] == "re: long"
+    assert len(rig.platform.chat) == 5
+    assert await words(rig) == left
+    assert await rig.store.open_inbox() == []
+    assert await rig.store.recover_turns() == []
+    await one_tip_each(rig)
+
+
 async def test_commands_that_wait_count_for_the_queue(clock: FakeClock, store: Any) -> None:
     rig = Rig(clock, store=store, limits=IntakeLimits(queue_limit=2))
     gate = asyncio.Event()
