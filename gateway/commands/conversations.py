@@ -44,7 +44,7 @@ async def sessions(host: CommandHost, call: Call) -> str:
             return lineage_text.found_nothing(call.argument)
     if not infos:
         return lineage_text.NO_SESSIONS
-    return f"{await _listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+    return f"{_listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
 
 
 async def resume(host: CommandHost, call: Call) -> str:
@@ -53,12 +53,12 @@ async def resume(host: CommandHost, call: Call) -> str:
     if not call.argument:
         if not infos:
             return lineage_text.NO_SESSIONS
-        return f"{await _listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+        return f"{_listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
     meant = await _meant(host, call, infos, call.argument)
     if not meant:
         return lineage_text.found_nothing(call.argument)
     if len(meant) > 1:
-        return lineage_text.ambiguous(call.argument, await _listed(host, call, meant))
+        return lineage_text.ambiguous(call.argument, _listed(host, call, meant))
     return await _lead(host, call, meant[0])
 
 
@@ -99,16 +99,11 @@ async def _within_reach(host: CommandHost, call: Call) -> Sequence[ConversationI
     ]
 
 
-async def _listed(host: CommandHost, call: Call, infos: Sequence[ConversationInfo]) -> str:
+def _listed(host: CommandHost, call: Call, infos: Sequence[ConversationInfo]) -> str:
     shown = infos[:LISTED]
     host.listings.remember(call.key, [info.id for info in shown])
-    here = await host.sessions.conversation_for_key(call.key)
-    return lineage_text.listing(
-        shown,
-        here.id if here is not None else None,
-        call.record.received_at,
-        len(infos) - len(shown),
-    )
+    more = len(infos) - len(shown)
+    return lineage_text.listing(shown, call.key, call.record.received_at, more)
 
 
 async def _about(

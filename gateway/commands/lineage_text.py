@@ -91,17 +91,19 @@ def name_of(info: ConversationInfo) -> str:
     return shown(info.opening) or "(nothing said yet)"
 
 
-def listing(infos: Sequence[ConversationInfo], here: str | None, now: float, more: int) -> str:
-    """A numbered list. ``here``: the conversation that this place leads to now."""
-    lines = [_entry(n, info, here, now) for n, info in enumerate(infos, 1)]
+def listing(infos: Sequence[ConversationInfo], session_key: str, now: float, more: int) -> str:
+    """A numbered list, as it is shown at this key."""
+    lines = [_entry(n, info, session_key, now) for n, info in enumerate(infos, 1)]
     if more > 0:
         lines.append(f"… and {more:,} more; /sessions and a word finds one.")
     return "\n".join(lines)
 
 
-def _entry(number: int, info: ConversationInfo, here: str | None, now: float) -> str:
+def _entry(number: int, info: ConversationInfo, session_key: str, now: float) -> str:
     when = ago(now - (info.last_message_at or info.started_at))
-    mark = " ← here" if info.id == here else ""
+    mark = ""
+    if info.routed:
+        mark = " ← here" if info.session_key == session_key else ", open in another chat"
     return f"{number}. {name_of(info)}: {_size(info)}, {when}{mark}"
 
 

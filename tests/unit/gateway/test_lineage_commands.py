@@ -18,6 +18,7 @@ from agent.sessions import CompressionState, Session, SplitRequest
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.lineage import hold_limit
+from gateway.commands.listings import Listings
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import IntakeLimits, PlatformPolicy
 from gateway.intake.keys import key_for
@@ -516,6 +517,13 @@ async def test_resume_by_number_means_the_list_that_was_shown(rig: Rig) -> None:
     await one_tip_each(rig)
 
 
+def test_listings_forget_the_place_that_was_shown_longest_ago() -> None:
+    listings = Listings(max_places=2)
+    for key in ("a", "b", "a", "c"):
+        listings.remember(key, [key])
+    assert [listings.of(key) for key in "abc"] == [("a",), (), ("c",)]
+
+
 async def test_resume_by_title_part_of_it_id_and_session(rig: Rig) -> None:
     await say(rig, "one")
     await say(rig, "/title red house")
@@ -559,7 +567,7 @@ async def test_what_was_said_in_private_is_not_carried_into_a_group(rig: Rig) ->
     assert "no conversation" in await say(rig, f"/resume {private}", **GROUP)
     # the other way is one's own business; from there it does not come back
     shown = await say(rig, "/sessions")
-    assert "1. public" in shown
+    assert "1. public: 2 messages, 3 minutes ago, open in another chat" in shown
     moved = await say(rig, "/resume 1")
     assert "open in another chat" in moved
     await say(rig, "between us")
