@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from agent.daemon_threads import DaemonThreads
 from agent.llm.offline import OfflineModel
 from agent.loop import LoopSettings, TurnLoop
 from agent.model_metadata import TriggerRules, triggers_for
+from agent.ports import ModelResponse, SideModel
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
 from gateway.compactors import CompactorCache
@@ -27,6 +29,37 @@ from tests.unit.gateway.rig import Rig
 
 KEY = '["fake","900","111",null,"111"]'
 WINDOW_TOKENS = 8_000
+
+
+class GatedSideModel:
+    """A side model that answers when the gate is open."""
+
+    def __init__(self, model: SideModel) -> None:
+        self._model = model
+        self.asked = 0
+        self.begun = threading.Event()
+        self.open = threading.Event()
+        self.open.set()
+
+    def complete(
+        self,
+        *,
+        system: str,
+        prompt: str,
+        max_tokens: int,
+        timeout_seconds: float,
+        model: str | None = None,
+    ) -> ModelResponse:
+        self.asked += 1
+        self.begun.set()
+        assert self.open.wait(timeout_seconds)
+        return self._model.complete(
+            system=system,
+            prompt=prompt,
+            max_tokens=max_tokens,
+            timeout_seconds=timeout_seconds,
+            model=model,
+        )
 
 
 class Road(Rig):
@@ -42,7 +75,7 @@ class Road(Rig):
         clock, ids, rules = self.clock, RandomIds(), TriggerRules()
         tools = ToolRegistry([RecallTool(self.store)])
         triggers = triggers_for(WINDOW_TOKENS, rules, max_tokens=8192, model=self._model.name)
-        side = LoopSideModel(self._model, self._event_loop)
+        side = self.side = GatedSideModel(LoopSideModel(self._model, self._event_loop))
 
         def compactor(conversation_id: str) -> SessionCompactor:
             engine = ContextCompressor(
@@ -86,6 +119,7 @@ async def test_a_long_chat_splits_and_every_message_is_answered(road: Road) -> N
             assert await road.dispatch.idle(30)
             assert await road.delivery.idle(30)
     conversation = await road.store.conversation_for_key(KEY)
+    assert conversation is not None
     chain = await road.store.lineage(conversation.tip_session_id)
     assert len(chain) >= 3
     assert [s.end_reason for s in chain[:-1]] == ["compression"] * (len(chain) - 1)
@@ -109,6 +143,39 @@ async def test_a_long_chat_splits_and_every_message_is_answered(road: Road) -> N
     assert f"{len(chain)} sessions" in shown
     assert "Context: " in shown
     assert "ompressed: " in shown
+
+
+async def test_a_stop_detaches_a_compression_and_nobody_waits_for_it(road: Road) -> None:
+    filler = "The quick brown fox jumps over the lazy dog near the river bank. "
+    road.side.open.clear()
+    sent = 0
+    async with asyncio.timeout(60):
+        while not road.side.begun.is_set():
+            await road.intake.receive(
+                inbound(f"message {sent}: {filler * 20}", message_id=f"{sent}")
+            )
+            sent += 1
+            while not road.side.begun.is_set() and not await road.dispatch.idle(0.05):
+                pass
+        await road.intake.receive(inbound("/stop", message_id="stop"))
+        assert await road.dispatch.idle(20)
+        before = await road.store.conversation_for_key(KEY)
+        assert before is not None
+        # the next message is answered while the summary is still being written, and pays nothing
+        await road.intake.receive(inbound("and now?", message_id="next"))
+        assert await road.dispatch.idle(20)
+        assert await road.delivery.idle(20)
+        answered = [s.address.reply_to_message_id for s in road.platform.chat]
+        assert answered[-1] == "next"
+        assert road.side.asked == 1
+        road.side.open.set()
+        await road.intake.receive(inbound("go on", message_id="last"))
+        assert await road.dispatch.idle(20)
+        while (await road.store.tip(before.tip_session_id)).id == before.tip_session_id:
+            await road.intake.receive(inbound("more", message_id=f"more {sent}"))
+            sent += 1
+            assert await road.dispatch.idle(20)
+    assert road.side.asked == 1
 
 
 async def test_killed_in_the_middle_it_goes_on_with_the_same_turn(road: Road) -> None:
