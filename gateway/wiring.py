@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -413,10 +414,14 @@ class CompactorFactory:
 
 async def _warm_up(model: LanguageModel, book: WindowBook, compactors: CompactorCache) -> None:
     """Import the SDK beside the running loop, then ask the provider for the window."""
-    if isinstance(model, OfflineModel):
-        return
-    await in_daemon_thread(preload, "sdk-import")
-    await book.ask(model, compactors.clear)
+    online = not isinstance(model, OfflineModel)
+    if online:
+        await in_daemon_thread(preload, "sdk-import")
+    # All that is loaded by now stays for good. Without this every full collection walks it again
+    # and holds the loop for a tenth of a second.
+    gc.freeze()
+    if online:
+        await book.ask(model, compactors.clear)
 
 
 # --- platforms ----------------------------------------------------------------------------------

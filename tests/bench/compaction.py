@@ -360,6 +360,8 @@ def _without_row(message: Message) -> dict[str, Any]:
 
 
 def _loop_lag() -> list[Result]:
+    gc.collect()
+    gc.freeze()  # as the daemon does once it is warm
     long = conversation(10_000)
     huge = conversation(100)
     huge[2]["content"] = json.dumps({"output": " ".join(WORDS * 20_000), "exit": 0})[:2_000_000]
