@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -40,12 +41,17 @@ async def originals(store: Store, session_id: str) -> list[Row]:
 
 
 async def recalled(store: Store, text: str, conversation_id: str) -> bool:
-    """Does a search for the words lead to an original that holds them?"""
-    hits = await store.search(text, SearchScope(conversation_id=conversation_id), limit=10)
-    for hit in hits:
-        rows = await store.window(hit.message_id, before=0, after=0)
-        if any(text in all_text(row.message) for row in rows):
-            return True
+    """Does a search lead to an original that holds these words?
+
+    In the phrasings of somebody who remembers all of it, or only its number or name.
+    """
+    scope = SearchScope(conversation_id=conversation_id)
+    telling = max(re.findall(r"[\w.,/-]*\d[\w.,/-]*", text) or [text], key=len)
+    for query in dict.fromkeys((text, telling)):
+        for hit in await store.search(query, scope, limit=10):
+            rows = await store.window(hit.message_id, before=0, after=0)
+            if any(text in all_text(row.message) for row in rows):
+                return True
     return False
 
 

@@ -343,10 +343,10 @@ def test_a_broken_list_becomes_a_valid_request_or_an_abort_with_a_reason(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_list_that_is_cut_anywhere_is_survived(kind: str) -> None:
-    whole = conversation(kind, 9, tokens=24_000).messages
+    whole = conversation(kind, 9, tokens=16_000).messages
     for start in range(0, len(whole) // 4, 5):
         for end in (len(whole), len(whole) - 1, len(whole) - 2):
-            compressor, _ = engine("## Goal\nfine")
+            compressor, _ = engine("## Goal\nfine", window=12_000)
             result = compress(compressor, whole[start:end], force=True)
             body = build_body(ModelRequest("s", result, 100), "m")
             assert validate(body) == []
