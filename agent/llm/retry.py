@@ -6,7 +6,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.errors import ModelAuthError, ModelError, ModelNotFound, ModelUnavailable
+from agent.errors import (
+    ContextOverflow,
+    ModelAuthError,
+    ModelError,
+    ModelNotFound,
+    ModelUnavailable,
+)
 from agent.ports import Clock, LanguageModel, ModelRequest, ModelResponse
 
 log = logging.getLogger(__name__)
@@ -83,6 +89,7 @@ class RetryingModel:
         chain = self._models[:1] if request.model is not None else self._models
         ends_at = self._clock.monotonic() + self._policy.deadline_seconds
         shown = _Shown(on_text)
+        trouble: ModelError | None = None
         for n, model in enumerate(chain):
             try:
                 response = await self._try_model(model, request, shown, ends_at)
@@ -90,10 +97,21 @@ class RetryingModel:
                 self._key_worked(asker)  # whatever it is, it is not the key
                 if n == len(chain) - 1 or self._clock.monotonic() >= ends_at:
                     raise
+                trouble = trouble or exc
                 log.warning(
                     "Falling back to the next model",
                     extra={"model": model.name, "reason": type(exc).__name__},
                 )
+                continue
+            except ContextOverflow as exc:
+                self._key_worked(asker)
+                if trouble is None:
+                    raise
+                # A stand-in with a smaller window: no reason to shorten the conversation for ever,
+                # nor does its limit say anything of the model that was meant.
+                log.warning("A fallback has too small a window", extra={"model": model.name})
+                if n == len(chain) - 1:
+                    raise trouble from exc
                 continue
             except ModelAuthError as exc:
                 self._refused[asker] = _Refused(str(exc), self._next_attempt())

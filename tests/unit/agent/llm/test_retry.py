@@ -118,6 +118,19 @@ async def test_the_last_error_is_what_is_raised(clock: FakeClock) -> None:
     assert str(error) == "second"
 
 
+async def test_a_fallback_with_too_small_a_window_does_not_shorten_the_conversation(
+    clock: FakeClock,
+) -> None:
+    """Its limit would be learned for the model that was meant, and a summary be made for nothing."""
+    busy, full = (
+        ModelOverloaded("x", retry_after_seconds=4000),
+        ContextOverflow("x", limit_tokens=8),
+    )
+    assert (await ask(chain(clock, [busy], [full]), clock))[0] is busy
+    answer, _ = await ask(chain(clock, [busy], [full], ["third"]), clock)
+    assert isinstance(answer, ModelResponse)
+
+
 async def test_a_model_that_was_named_has_no_fallback(clock: FakeClock) -> None:
     model = chain(clock, [ModelNotFound("x")], ["second"])
     request = ModelRequest(system="", messages=ASKED.messages, max_tokens=10, model="named")
