@@ -74,8 +74,8 @@ class _Chosen:
             self.left_out.append(row_id)
 
 
-_IDENTIFIER = re.compile(
-    r"""(?P<url>https?://[^\s<>"'`)\]}]{4,200})
+_PATTERN = r"""
+    (?P<url>https?://[^\s<>"'`)\]}。，；：、！？）」》”]{4,200})
     |(?P<path>(?<![\w/.~])(?:~|\.{1,2})?/(?:[\w.@%+\-]+/){0,24}[\w.@%+\-]{2,})
     |(?P<file>\b[\w\-]{1,60}\.(?:py|js|ts|go|rs|c|h|cpp|java|md|txt|ya?ml|json|toml|sql|sh|csv|log|cfg|ini|html|css|pdf|png|jpg|xlsx?|docx?)\b)
     |(?P<uuid>\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b)
@@ -87,7 +87,7 @@ _IDENTIFIER = re.compile(
 )
 """Looked for in one word at a time. A path is as long as it is, but not deeper than 25 names."""
 _ERROR = re.compile(
-    r"^.{0,80}?\b(?:Error|Exception|error|FAILED|错误|エラー)\b:?[^\n]{0,120}", re.DOTALL
+    r"^.{0,80}?(?:(?:Error|Exception)\b|\b(?:error|FAILED)\b|错误|エラー):?.{0,120}"
 )
 _ERROR_WORDS = ("rror", "xception", "FAILED", "错误", "エラー")
 _PUNCTUATION = ".,;:!?()[]{}<>\"'`*…。，、；：！？（）「」"
@@ -141,9 +141,17 @@ def search(text: str) -> tuple[str, ...]:
             rest = line[error.end() :]
         for word in rest.split():
             if not word.strip(_PUNCTUATION).isalpha():  # a plain word is none of them
-                found.update((match[0], None) for match in _IDENTIFIER.finditer(word))
+                found.update(dict.fromkeys(_in_word(word)))
     stripped = (item.rstrip(".,:;") for item in found)
     return tuple(dict.fromkeys(item for item in stripped if 3 < len(item) <= 220))
+
+
+def _in_word(word: str) -> list[str]:
+    found = [match[0] for match in _IDENTIFIER.finditer(word)]
+    if not word.isascii():
+        inside = (match[0] for match in _AMONG_CJK.finditer(word))
+        found += [item for item in inside if not any(item in whole for whole in found)]
+    return found
 
 
 identifiers_in = Remembered(search)
