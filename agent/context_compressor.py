@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agent.clock import SystemClock
+from agent.compaction.default_model import AuxiliarySideModel
 from agent.compaction.failures import FailureKind
 from agent.compaction.ladder import SummaryLadder
 from agent.compaction.phases import (
@@ -28,7 +29,7 @@ from agent.compaction.policy import (
     verdict,
 )
 from agent.compaction.spending import Spending
-from agent.compaction.summariser import AuxiliarySideModel, Summary, SummaryModel
+from agent.compaction.summariser import Summary, SummaryModel
 from agent.compaction.summary import Readables, SummaryMaterial
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.messages import Message
