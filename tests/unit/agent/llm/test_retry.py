@@ -121,7 +121,7 @@ async def test_the_last_error_is_what_is_raised(clock: FakeClock) -> None:
 async def test_a_fallback_with_too_small_a_window_does_not_shorten_the_conversation(
     clock: FakeClock,
 ) -> None:
-    """Its limit would be learned for the model that was meant, and a summary be made for nothing."""
+    """Else its limit would be learned for the model that was meant, and a summary made for it."""
     busy, full = (
         ModelOverloaded("x", retry_after_seconds=4000),
         ContextOverflow("x", limit_tokens=8),

@@ -170,6 +170,16 @@ async def test_a_large_result_is_sent_in_part_and_kept_whole(text: str) -> None:
     assert estimate_tokens_rough(sent) < 560
 
 
+async def test_the_cap_follows_a_window_that_was_learned() -> None:
+    caps = [4000, 300]
+    registry = ToolRegistry(
+        [Fixed(ToolResult("word " * 3000))], result_cap_tokens=lambda: caps.pop(0)
+    )
+    first, second = [await registry.run(call(), CONTEXT) for _ in range(2)]
+    assert first.wire_content is None
+    assert estimate_tokens_rough(text_of(second.wire_content)) < 360
+
+
 # --- the clock
 
 
