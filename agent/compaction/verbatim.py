@@ -82,10 +82,11 @@ _PATTERN = r"""
     |(?P<hex>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)
     |(?P<code>\b[A-Z][A-Z0-9]{0,9}[\-_#]\d{2,}\b|\b[A-Z]{2,}\d{2,}\b)
     |(?P<number>(?<![\w.])\d[\d.,:]{3,}\d(?![\w]))
-    """,
-    re.VERBOSE,
-)
+    """
+_IDENTIFIER = re.compile(_PATTERN, re.VERBOSE)
 """Looked for in one word at a time. A path is as long as it is, but not deeper than 25 names."""
+_AMONG_CJK = re.compile(_PATTERN, re.VERBOSE | re.ASCII)
+"""The same where letters of other scripts end a word: Chinese and Japanese put no blank there."""
 _ERROR = re.compile(
     r"^.{0,80}?(?:(?:Error|Exception)\b|\b(?:error|FAILED)\b|错误|エラー):?.{0,120}"
 )
