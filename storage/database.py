@@ -54,6 +54,24 @@ _UNINDEX = (
     " WHERE EXISTS (SELECT 1 FROM message_index_docsize WHERE id = ?1)"
 )
 
+# Joining the index's segments by itself, SQLite now and then makes one append wait for dozens of
+# milliseconds. Instead each append joins about as much as it adds (`Writer._write_index`); the
+# second setting is how many segments may pile up before SQLite joins them all the same.
+INDEX_SETTINGS = (
+    "INSERT INTO message_index (message_index, rank) VALUES ('automerge', 0)",
+    "INSERT INTO message_index (message_index, rank) VALUES ('crisismerge', 64)",
+)
+_MERGE = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
+_MERGE_AFTER = 4
+"""Texts; the merging of fewer is not worth a statement."""
+_MERGED_PAGES = 4
+"""Of the index, for each text."""
+
+IDLE_SECONDS = 0.05
+"""Nobody asks for anything for so long: time to write the log back into the file."""
+_IDLE_AFTER = 100
+"""Commits since the last time; for fewer the disk is not worth being woken."""
+
 # Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
 # say: this database can not be written now.
 _STATEMENT_CODES = frozenset({1, 18, 19, 20, 21, 23, 25})
@@ -183,6 +201,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Call | None] = SimpleQueue()
         self._closed = False
+        self._unmerged = 0
+        self._commits = 0
         self._stopped: asyncio.Future[None] = self._loop.create_future()
 
     # on the event loop
@@ -212,7 +232,7 @@ class Writer:
         try:
             tx = Transaction(connection, self._ids, self._estimate)
             while True:
-                first = held if held is not None else self._queue.get()
+                first = held if held is not None else self._next_call(connection)
                 if first is None:
                     break
                 group, held, stopping = self._gather(first)
@@ -223,6 +243,16 @@ class Writer:
             _tidy(connection)
         finally:
             self._tell(self._finish, None)
+
+    def _next_call(self, connection: sqlite3.Connection) -> Call | None:
+        """Wait for one. While none comes the log is written back, so that no append has to."""
+        if self._commits >= _IDLE_AFTER:
+            try:
+                return self._queue.get(timeout=IDLE_SECONDS)
+            except Empty:
+                self._commits = 0
+                _check_point(connection, "PASSIVE")
+        return self._queue.get()
 
     def _gather(self, first: Call) -> tuple[list[Call], Call | None, bool]:
         group = [first]
@@ -261,6 +291,7 @@ class Writer:
                     self._run_with_savepoint(tx, call)
             self._write_index(connection, tx)
             connection.execute("COMMIT")
+            self._commits += 1
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _roll_back(connection)
             tx.take_index()
@@ -309,6 +340,10 @@ class Writer:
         try:
             for statement, of_one_kind in groupby(texts, key=itemgetter(0)):
                 connection.executemany(statement, [pair for _, *pair in of_one_kind])
+            self._unmerged += len(texts)
+            if self._unmerged >= _MERGE_AFTER:
+                connection.execute(_MERGE, (self._unmerged * _MERGED_PAGES,))
+                self._unmerged = 0
             # The index writes itself out at a savepoint: its damage has to show before COMMIT.
             connection.execute("SAVEPOINT written_out")
             connection.execute("RELEASE search_index")
@@ -369,6 +404,14 @@ def _tidy(connection: sqlite3.Connection) -> None:
     """Leave one whole file behind. What fails here costs nothing: the log is replayed at start."""
     try:
         connection.execute("PRAGMA optimize")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as exc:
-        _log.warning("closing check-point failed", extra={"error": repr(exc)})
+        _log.warning("tidying failed", extra={"error": repr(exc)})
+    _check_point(connection, "TRUNCATE")
+
+
+def _check_point(connection: sqlite3.Connection, mode: str) -> None:
+    """Write the log back. What fails here costs nothing: the log is replayed at start."""
+    try:
+        connection.execute(f"PRAGMA wal_checkpoint({mode})")
+    except sqlite3.Error as exc:
+        _log.warning("check-point failed", extra={"error": repr(exc)})

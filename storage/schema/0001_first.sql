@@ -99,6 +99,9 @@ CREATE TABLE replaced_lists (
 CREATE VIRTUAL TABLE message_index USING fts5 (
     text, content = '', tokenize = 'porter unicode61 remove_diacritics 2'
 );
+-- Joined by the writer, a little with each message; SQLite itself would let one message wait.
+INSERT INTO message_index (message_index, rank) VALUES ('automerge', 0);
+INSERT INTO message_index (message_index, rank) VALUES ('crisismerge', 64);
 
 -- Turns: one inbound message (or batch) up to its final reply.
 -- running | interrupted (orderly) | crashed (counted, to be resumed) | done | failed | stopped

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from storage import rows
 from storage.codec import ROW_COLUMNS, decode_row
-from storage.database import Transaction
+from storage.database import INDEX_SETTINGS, Transaction
 from storage.faultpoint import faultpoint
 from storage.search.question import read_question
 from storage.segment import SEGMENTER, indexable_text, segmented
@@ -72,6 +72,8 @@ def begin_rebuild(tx: Transaction) -> None:
     tx.execute("DROP TABLE IF EXISTS message_index")
     faultpoint("rebuild.dropped")
     tx.execute(DEFINITION)
+    for setting in INDEX_SETTINGS:
+        tx.execute(setting)
     faultpoint("rebuild.made")
     tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('segmenter', ?)", (SEGMENTER,))
     tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (_MISSING, str(newest)))
