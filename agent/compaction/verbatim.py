@@ -150,9 +150,18 @@ def search(text: str) -> tuple[str, ...]:
 def _in_word(word: str) -> list[str]:
     found = [match[0] for match in _IDENTIFIER.finditer(word)]
     if not word.isascii():
-        inside = (match[0] for match in _AMONG_CJK.finditer(word))
-        found += [item for item in inside if not any(item in whole for whole in found)]
+        found += [
+            match[0]
+            for match in _AMONG_CJK.finditer(word)
+            if not _is_fragment(match) and not any(match[0] in whole for whole in found)
+        ]
     return found
+
+
+def _is_fragment(match: re.Match[str]) -> bool:
+    """Is it only the ASCII part of a path whose other names are not?"""
+    path = match["path"]
+    return path is not None and (path.count("/") < 2 or match.string[match.end() :][:1] == "/")
 
 
 identifiers_in = Remembered(search)
