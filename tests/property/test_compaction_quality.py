@@ -11,6 +11,7 @@ import pytest
 from agent.compaction.boundary import is_summary
 from agent.compaction.frame import parse_summary
 from agent.compaction.session import SessionCompactor
+from agent.compaction.verbatim import identifiers_in
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.llm.validator import validate
@@ -41,6 +42,7 @@ from tests.fakes.conversations import KINDS, Conversation, conversation
 from tests.fakes.side_model import Answer, ScriptedSideModel
 from tests.fakes.stored import (
     OWNER,
+    all_text,
     context_text,
     open_turn,
     originals,
@@ -260,6 +262,18 @@ async def test_after_twenty_rounds_every_fact_is_in_context_or_found(kind: str) 
     conversation_id = loaded.session.conversation_id
     for fact in talk.facts[::8]:
         assert fact.text in context or await recalled(host.store, fact.text, conversation_id), fact
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "huge"])
+def test_every_identifier_is_known_as_one_in_any_language(kind: str) -> None:
+    """Also where no blank stands around it; whatever the budget then lets into the index."""
+    talk = conversation(kind, 0)
+    by_row = {message["_row"]: message for message in talk.messages}
+    for fact in talk.facts:
+        in_a_sentence = "Error" in fact.text and fact.place in ("user", "arguments")
+        if fact.exact and not in_a_sentence:  # an error is known by its line
+            said = identifiers_in(all_text(by_row[fact.row]))
+            assert any(fact.text in item for item in said), (fact, said)
 
 
 # --- what the summariser reads ------------------------------------------------------------------
