@@ -89,7 +89,8 @@ class Committer:
         tip = await self._store.tip(order.loaded.session.id)
         if tip.id != order.loaded.session.id:
             adopted = await self._store.load(tip.id)
-            return replace(order.unchanged("not_needed", "it has just been compressed"), loaded=adopted)
+            done = order.unchanged("not_needed", "it has just been compressed")
+            return replace(done, loaded=adopted)
         if (ahead := self._take_ahead(order)) is not None:
             result = await self._commit(order, ahead, holder, started)
             if result.outcome == "compressed":
