@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from anthropic.types import Message as ApiMessage
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+MAX_NAME_CHARS = 200
+"""Of what a server calls its model and its answers: both are kept."""
+MIN_LEARNED_OUTPUT_TOKENS = 256
+"""A server that names less makes no sense; every answer would be cut for it."""
 COUNT_DEADLINE_SECONDS = 10.0
 """For a count that only settles a border; the turn waits for it."""
 
@@ -172,9 +176,9 @@ class AnthropicModel:
 
     def _learn_output_limit(self, error: OutputLimitTooHigh, request: ModelRequest) -> None:
         """What the model can never do is not asked for again; beside a prompt it may be less."""
-        if error.of_model and error.limit_tokens and request.model is None:
-            known = self._max_output_tokens
-            self._max_output_tokens = min(known or error.limit_tokens, error.limit_tokens)
+        limit = error.limit_tokens or 0
+        if error.of_model and limit >= MIN_LEARNED_OUTPUT_TOKENS and request.model is None:
+            self._max_output_tokens = min(self._max_output_tokens or limit, limit)
 
     @asynccontextmanager
     async def _request(self, deadline_seconds: float) -> AsyncIterator[anthropic.AsyncAnthropic]:
@@ -298,11 +302,15 @@ def _response(message: ApiMessage) -> ModelResponse:
         message=message_of([block.to_dict() for block in message.content]),
         stop_reason=str(message.stop_reason),
         usage=_usage(message),
-        model=str(message.model),
+        model=_name(message.model),
         dropped_thinking=len(dropped),
-        answer_id=str(message.id or ""),
+        answer_id=_name(message.id),
         cache_diagnosis=_diagnosis(message),
     )
+
+
+def _name(value: object) -> str:
+    return clean_text(str(value or ""))[:MAX_NAME_CHARS]
 
 
 def _diagnosis(message: ApiMessage) -> str:
@@ -319,7 +327,7 @@ def _usage(message: ApiMessage) -> Usage | None:
         output_tokens=int(raw.output_tokens or 0),
         cache_read_tokens=int(raw.cache_read_input_tokens or 0),
         cache_write_tokens=int(raw.cache_creation_input_tokens or 0),
-        model=str(message.model),
+        model=_name(message.model),
     )
     # Some servers report nothing: that is no measurement of an empty prompt.
     return usage if usage.prompt_tokens > 0 else None

@@ -112,7 +112,8 @@ _OUTPUT_LIMITS = tuple(
 )
 _OUTPUT_TOO_HIGH = re.compile(rf"{_MAX_TOKENS}\s*(?::|is too large:|\()\s*(\d+)", re.IGNORECASE)
 _OVER = re.compile(
-    r"(?<!\d)(\d+)[^\d]*?(?:>|exceeds?|over|(?:larger|longer|greater) than)[^\d]*(\d+)",
+    r"(?<!\d)(\d+)[^\d]{0,120}?(?:>|exceeds?|over|(?:larger|longer|greater) than)"
+    r"[^\d]{0,120}(\d+)",
     re.IGNORECASE,
 )
 _LIMIT_WORD = re.compile(
@@ -185,9 +186,9 @@ def classify(refusal: Refusal) -> ModelError:
     if kind == "api_error" or status == 409 or status >= 500:
         # Gateways and home-made servers send some as their own fault; no repeat would heal those.
         meant = _bad_request(text, said, rid)
-        if isinstance(meant, OutputLimitTooHigh) or (
-            isinstance(meant, ContextOverflow) and _ABOUT_TOKENS.search(text)
-        ):
+        if isinstance(meant, OutputLimitTooHigh) and (meant.of_model or _prompt_and_window(text)):
+            return meant
+        if isinstance(meant, ContextOverflow) and _ABOUT_TOKENS.search(text):
             return meant
         return ModelUnavailable(said, retry_after_seconds=retry, request_id=rid)
     if kind or status >= 400:
@@ -211,8 +212,12 @@ def _bad_request(text: str, said: str, rid: str | None) -> ModelError:
         if prompt < window:
             return OutputLimitTooHigh(said, limit_tokens=window - prompt, request_id=rid)
         return ContextOverflow(said, limit_tokens=_plausible(window), request_id=rid)
-    if (found := _output_limit(text)) is not None:
-        return OutputLimitTooHigh(said, limit_tokens=found or None, of_model=True, request_id=rid)
+    if (stated := _output_limit(text)) is not None:
+        return OutputLimitTooHigh(said, limit_tokens=stated, of_model=True, request_id=rid)
+    if asked := _OUTPUT_TOO_HIGH.search(text):
+        numbers = (int(n) for n in re.findall(r"\d+", text[asked.end() :]))
+        guess = next((n for n in numbers if n < int(asked[1])), None)
+        return OutputLimitTooHigh(said, limit_tokens=guess, request_id=rid)
     if _THINKING.search(text):
         return ThinkingMismatch(said, request_id=rid)
     if _IMAGE.search(text) or _BODY.search(text):
@@ -234,14 +239,11 @@ def _prompt_and_window(text: str) -> tuple[int, int] | None:
 
 
 def _output_limit(text: str) -> int | None:
-    """How long an answer may be; 0: too long, but the text does not say; None: not about that."""
+    """How long an answer of this model may be, where the text says just that."""
     for pattern in _OUTPUT_LIMITS:
         if found := pattern.search(text):
             groups = found.groupdict()
             return int(groups["beyond"]) - 1 if groups.get("beyond") else int(groups["limit"])
-    if asked := _OUTPUT_TOO_HIGH.search(text):
-        numbers = [int(n) for n in re.findall(r"\d+", text[asked.end() :])]
-        return next((n for n in numbers if n < int(asked[1])), 0)
     return None
 
 

@@ -398,6 +398,21 @@ async def test_an_answer_is_never_asked_longer_than_the_model_can(
         assert server.requests[-1].body["max_tokens"] == 2000
 
 
+async def test_a_refused_length_is_learned_for_the_next_request(clock: FakeClock) -> None:
+    facts = ModelFacts(MODEL, window=50_000, max_output=2000)
+    async with (
+        AnthropicServer(models=[facts]) as server,
+        contextlib.aclosing(model_for(server, clock)) as model,
+    ):
+        await failure(model, request(max_tokens=8000))
+        await model.respond(request(max_tokens=8000))
+        server.script(Fault("400", message="max_tokens: 2000 > 1, which is the maximum"))
+        await failure(model, request(max_tokens=8000))
+        await model.respond(request(max_tokens=8000))
+        asked = [r.body["max_tokens"] for r in server.requests if r.body]
+    assert asked == [8000, 2000, 2000, 2000]
+
+
 async def test_an_unknown_window_is_none(clock: FakeClock, server: AnthropicServer) -> None:
     model = AnthropicModel("claude-unheard-of", api_key="k", base_url=server.base_url, clock=clock)
     async with contextlib.aclosing(model):

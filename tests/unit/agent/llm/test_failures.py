@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.errors import (
     ContextOverflow,
@@ -125,6 +127,24 @@ def test_overflow(text: str, limit: int | None) -> None:
     assert error.limit_tokens == limit
 
 
+SHREDS = sorted({word for _, text, _ in OVERFLOWS for word in text.split()})
+
+
+@given(
+    st.integers(100, 599),
+    st.sampled_from(["", "invalid_request_error", "api_error", "rate_limit_error", "odd"]),
+    st.lists(st.sampled_from(SHREDS) | st.integers(0, 10**30).map(str), max_size=60),
+)
+def test_any_shreds_of_texts_are_some_error_of_ours(
+    status: int, kind: str, shreds: list[str]
+) -> None:
+    error = refused(" ".join(shreds), status, kind)
+    if isinstance(error, ContextOverflow):
+        assert error.limit_tokens is None or 1024 <= error.limit_tokens <= 10_000_000
+    if isinstance(error, OutputLimitTooHigh):
+        assert error.limit_tokens is None or error.limit_tokens >= 0
+
+
 @pytest.mark.parametrize("status", [413, 422, 500])
 def test_overflow_under_another_status(status: int) -> None:
     error = refused("prompt is too long: 233153 tokens > 200000 maximum", status, "")
@@ -163,6 +183,7 @@ def test_overflow_under_another_status(status: int) -> None:
          " > 5242880 bytes", RequestTooLarge),
         (413, "Request exceeds the maximum size", RequestTooLarge),
         (500, "Internal server error", ModelUnavailable),
+        (500, 'could not handle {"model": "m", "max_tokens": 8192, "n": 1}', ModelUnavailable),
         (500, "the conversation service is too large a problem today", ModelUnavailable),
     ],
 )  # fmt: skip
@@ -176,6 +197,9 @@ def test_what_is_no_overflow(status: int, text: str, expected: type[ModelError])
         f"prompt is too long: {'9' * 5000} tokens > {'9' * 5000}",
         f"prompt is too long: {'9' * 200_000}",
         "maximum context length is 1 tokens, requested 1 in the messages " * 5000,
+        "prompt is too long: 1 " + ">" * 5000,
+        "too many tokens exceeds" + " max maximum available" * 500,
+        "too many tokens. " + "context length is 9 tokens requested " * 500,
     ],
 )
 def test_a_text_made_to_hurt_is_classified_at_once(text: str) -> None:
