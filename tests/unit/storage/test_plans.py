@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
 from agent.ports import Usage
@@ -18,7 +19,7 @@ from agent.sessions import (
     SplitRequest,
     TurnOpening,
 )
-from storage import changes, mailbox, search, sessions, turns
+from storage import changes, lineages, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import migrate
 from tests.contract.store_suite import CHAT, KEY, OWNER, PREFIX, SUMMARY, inbound, said, user
@@ -104,8 +105,41 @@ def looking(tx: Transaction) -> None:
     search.all_rows(connection, conversation.tip_session_id)
 
 
-def test_every_statement_finds_its_rows_by_an_index(connection: sqlite3.Connection) -> None:
-    plans = plans_of(connection, looking)
+def going_back(tx: Transaction) -> None:
+    """A person's commands on whole conversations."""
+    a_life(tx)
+    opening = TurnOpening(KEY, OWNER, (), user("again"), PREFIX)
+    ticket = turns.begin_turn(tx, opening)
+    cid = ticket.conversation_id
+    turns.append(tx, ticket, ticket.session_id, [said("a")], None)
+    turns.finish_turn(tx, ticket, ticket.session_id, "done", said("b"), None, [])
+    last = changes.load(tx, ticket.session_id, None)[0].last_row_id
+    state = CompressionState(count=1)
+    rewritten = RewriteRequest(ticket.session_id, 0, last, (SUMMARY, Keep(last)), state)
+    assert changes.rewrite(tx, rewritten).applied
+    last = changes.load(tx, ticket.session_id, None)[0].last_row_id
+    wish = UncompressRequest(cid, ticket.session_id, 1, last, state)
+    changed = lineages.uncompress(tx, wish)
+    assert changed.applied
+    assert lineages.retry(tx, opening) is not None
+    turns.recover_turns(tx, 1, "set aside")
+    assert lineages.undo(tx, cid, 1, None).removed
+    again = turns.begin_turn(tx, opening)
+    turns.finish_turn(tx, again, again.session_id, "done", None, None, [])
+    lineages.set_title(tx, cid, "Trip")
+    lineages.branch(tx, changed.tip.id, KEY, OWNER)
+    lineages.resume(tx, "another key", cid)
+    lineages.uncompressed(tx, changed.tip.id)
+    lineages.conversations_of(tx, OWNER, 5)
+    lineages.conversations_at(tx, KEY, 5)
+    lineages.usage_totals(tx, cid)
+
+
+@pytest.mark.parametrize("life", [looking, going_back])
+def test_every_statement_finds_its_rows_by_an_index(
+    connection: sqlite3.Connection, life: Step
+) -> None:
+    plans = plans_of(connection, life)
     assert len(plans) > 50
     growing = re.compile(r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c)\b")
     # A partial index holds only what is open at this moment: to walk through it is to use it.
