@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.compaction.failures import FailureKind, classify, describe
@@ -12,7 +11,7 @@ from agent.compaction.policy import after_failure, cooldown_left
 from agent.compaction.prune import calls_by_id, stand_in
 from agent.compaction.spending import Spending
 from agent.compaction.summariser import Summariser, Summary, SummaryModel
-from agent.compaction.summary import Readable, SummaryMaterial, SummaryRejected
+from agent.compaction.summary import Readables, SummaryMaterial, SummaryRejected
 from agent.errors import ModelError, ModelUnavailable
 from agent.messages import text_of
 from agent.model_metadata import resolve_window
@@ -67,7 +66,7 @@ class SummaryLadder:
 
     def climb(
         self,
-        covered: Sequence[Readable],
+        covered: Readables,
         material: SummaryMaterial,
         state: CompressionState,
         main: SummaryModel,
@@ -146,7 +145,7 @@ class SummaryLadder:
         self._named_windows[model.name] = window_tokens
 
 
-def _makeshift(covered: Sequence[Readable], material: SummaryMaterial) -> Summary:
+def _makeshift(covered: Readables, material: SummaryMaterial) -> Summary:
     """The summary without a model, for when the history is proven not to fit."""
     messages = [item.message for item in covered]
     calls = calls_by_id(messages)

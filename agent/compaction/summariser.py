@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from agent.compaction.clip import clip_to_tokens
 from agent.compaction.spending import Spending
 from agent.compaction.summary import (
-    Readable,
+    Readables,
     SummaryMaterial,
     SummaryRejected,
     focus_text,
@@ -117,7 +117,7 @@ class Summariser:
         self._sent_tokens = 0
         """The newest request with the room for its answer, by estimate."""
 
-    def summarise(self, items: Sequence[Readable], material: SummaryMaterial) -> Summary:
+    def summarise(self, items: Readables, material: SummaryMaterial) -> Summary:
         """Summarise these messages.
 
         Raises:
@@ -138,7 +138,7 @@ class Summariser:
         raise last if last is not None else SummaryRejected("empty")
 
     def _with_model(
-        self, items: Sequence[Readable], material: SummaryMaterial, model: SummaryModel
+        self, items: Readables, material: SummaryMaterial, model: SummaryModel
     ) -> Summary:
         room = _Room.of(model.window_tokens, material.budget_tokens)
         overflows = 0
@@ -164,7 +164,7 @@ class Summariser:
 
     def _in_parts(
         self,
-        items: Sequence[Readable],
+        items: Readables,
         material: SummaryMaterial,
         model: str | None,
         room: _Room,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, overload
@@ -123,6 +123,10 @@ class Readables(Sequence[Readable]):
     def __len__(self) -> int:
         return len(self.messages)
 
+    def texts(self) -> list[str]:
+        """Of each message, without its calls."""
+        return [redacted(shown_text(message)) for message in self.messages]
+
 
 def _read(message: Message) -> Readable:
     calls = message.get("tool_calls")
@@ -140,27 +144,24 @@ def shown_text(message: Message) -> str:
     )
 
 
-def _block(item: Readable, body_chars: int) -> str:
-    """A message as a labelled block, cut head-and-tail."""
-    message = item.message
-    role = message["role"]
-    if role == "tool":
-        parts = [f"[TOOL RESULT {message.get('tool_call_id', '')}]"]
-    else:
-        parts = [f"[{role.upper()}]"]
-    if len(item.text) > body_chars:
-        parts.append(clip(item.text, body_chars, reference=recall_reference(message)))
-    elif item.text:
-        parts.append(item.text)
-    if item.arguments:
-        for call, arguments in zip(message["tool_calls"], item.arguments, strict=True):
-            shown = clip(arguments, body_chars // ARGUMENT_SHARE)
-            parts.append(f"-> calls {call['function']['name']} ({call['id']}) with {shown}")
-    return "\n".join(parts)
+_LABELS = {"user": "[USER]", "assistant": "[ASSISTANT]", "system": "[SYSTEM]"}
+
+
+def _block(message: Message, text: str, body_chars: int) -> str:
+    """A message with its redacted text as a labelled block, cut head-and-tail."""
+    label = _LABELS.get(message["role"]) or f"[TOOL RESULT {message.get('tool_call_id', '')}]"
+    if len(text) > body_chars:
+        text = clip(text, body_chars, reference=recall_reference(message))
+    block = f"{label}\n{text}" if text else label
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        shown = clip(redacted(function["arguments"]), body_chars // ARGUMENT_SHARE)
+        block += f"\n-> calls {function['name']} ({call['id']}) with {shown}"
+    return block
 
 
 def in_parts(
-    items: Sequence[Readable],
+    items: Readables,
     limit_tokens: int,
     *,
     limit_of_many: int | None = None,
@@ -179,14 +180,17 @@ def in_parts(
     """
     alone = max(64, limit_tokens)
     each = alone if limit_of_many is None else min(alone, max(64, limit_of_many))
-    items = list(items)
-    least = _LeastTokens(len(item.text) for item in items)
+    messages = items.messages
+    texts = items.texts()
+    least = _LeastTokens(texts)
     for body_chars in (*ONE_CALL_CHARS, *BODY_CHARS):
         may_be_many = body_chars in BODY_CHARS
         room = max(alone, each * max_parts) if may_be_many else alone
         if body_chars != BODY_CHARS[-1] and least.cut_to(body_chars) > room:
             continue
-        blocks = [_block(item, body_chars) for item in items]
+        blocks = [
+            _block(message, text, body_chars) for message, text in zip(messages, texts, strict=True)
+        ]
         costs = [estimate_tokens_rough(block) + 1 for block in blocks]
         _fit(blocks, costs, alone)
         if sum(costs) <= alone:
@@ -206,17 +210,18 @@ def in_parts(
 
 
 class _LeastTokens:
-    """What texts cost at least when each is cut to so many characters, without looking at them."""
+    """What texts cost at least when each is cut to so many characters, without cutting them."""
 
-    def __init__(self, lengths: Iterable[int]) -> None:
-        self._lengths = sorted(lengths)
-        self._sums = list(accumulate(self._lengths, initial=0))
+    def __init__(self, texts: Sequence[str]) -> None:
+        sizes = sorted((len(text), estimate_tokens_rough(text)) for text in texts)
+        self._lengths = [length for length, _ in sizes]
+        self._sums = list(accumulate((tokens for _, tokens in sizes), initial=0))
 
     def cut_to(self, body_chars: int) -> int:
-        whole = bisect_right(self._lengths, body_chars)
         count = len(self._lengths)
-        chars = self._sums[whole] + (count - whole) * body_chars
-        return chars // CHARS_PER_TOKEN + 2 * count  # a label, and what stands between blocks
+        whole = bisect_right(self._lengths, body_chars)
+        cut = (count - whole) * (body_chars // CHARS_PER_TOKEN)
+        return self._sums[whole] + cut + 2 * count  # a label, and what stands between blocks
 
 
 def _fit(blocks: list[str], costs: list[int], limit_tokens: int) -> None:
