@@ -192,7 +192,7 @@ async def test_two_hundred_turns_are_prefixes_of_each_other(
     tmp_path: Path,
     clock: FakeClock,
     ids: SequentialIds,
-    record_property: Callable[[str, object], None],
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     usages: list[Usage] = []
     first_of_turn: list[int] = []
@@ -220,5 +220,5 @@ async def test_two_hundred_turns_are_prefixes_of_each_other(
         "first": 1, "revision": 1, "system": 1, "expired": 1,
     }  # fmt: skip
     share = sum(u.cache_read_tokens for u in usages) / sum(u.prompt_tokens for u in usages)
-    record_property("cache_hit_share", round(share, 4))
+    record_testsuite_property("cache_hit_share", round(share, 4))
     assert share > 0.9
