@@ -19,6 +19,7 @@ from agent.compaction.phases import (
     pruned_only,
     refusal,
     shrunk_only,
+    worth_a_summary,
 )
 from agent.compaction.policy import (
     after_compression,
@@ -45,6 +46,9 @@ from agent.ports import Clock, SideModel
 from agent.sessions import CompressionState
 
 log = logging.getLogger(__name__)
+
+ALL_PROTECTED = "there is nothing to compress: all of it is protected"
+TOO_LITTLE = "there is nothing to compress: the rest is shorter than a summary of it would be"
 
 AttemptOutcome = Literal["none", "compressed", "nothing_to_do", "aborted"]
 
@@ -258,6 +262,8 @@ class ContextCompressor(ContextEngine):
             return done
         if not plan.new_middle:
             return self._without_summary(plan, messages, force)
+        if not worth_a_summary(plan):
+            return self._without_summary(plan, messages, force, TOO_LITTLE)
         material = SummaryMaterial(
             budget_tokens=self._triggers.summary_budget(plan.middle_tokens),
             previous=plan.previous.body if plan.previous is not None else "",
@@ -299,15 +305,18 @@ class ContextCompressor(ContextEngine):
         )
 
     def _without_summary(
-        self, plan: Plan, messages: list[dict[str, Any]], force: bool
+        self,
+        plan: Plan,
+        messages: list[dict[str, Any]],
+        force: bool,
+        reason: str = ALL_PROTECTED,
     ) -> list[dict[str, Any]]:
-        """Nothing lies between head and tail: an earlier summary stays, bulky results shrink."""
+        """Nothing to summarise lies between head and tail: bulky results shrink, the rest stays."""
         attempt = shrunk_only(plan)
         if attempt is not None and (done := self._accept(plan, attempt)):
             return done
         if not force:
             self._state = after_nothing(self._state, self._clock.now(), self._size(plan))
-        reason = "there is nothing to compress: all of it is protected"
         self.last_attempt = LastAttempt("nothing_to_do", reason)
         return messages
 

@@ -29,6 +29,8 @@ FIT_RATIO = 0.75
 VERBATIM_RATIO = 0.05
 IDENTIFIER_TOKENS = 2000
 MIN_HEAD_RATIO = 0.25
+CERTAINLY_WORTH_TOKENS = 4000
+"""A middle of this size is always larger than the frame of a summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,14 @@ def assembled(
         cost=cost,
         identifiers_complete=complete,
     )
+
+
+def worth_a_summary(plan: Plan) -> bool:
+    """Could the list get shorter at all? Asked before a summary is paid for, where that is open."""
+    if plan.middle_tokens >= CERTAINLY_WORTH_TOKENS:
+        return True
+    shortest = plan.previous.body if plan.previous is not None else "-"
+    return not refusal(plan, assembled(plan, shortest, "summary"))
 
 
 def refusal(plan: Plan, attempt: Attempt) -> str:

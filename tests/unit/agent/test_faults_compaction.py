@@ -377,6 +377,20 @@ async def test_b114_manual_says_what_it_did_or_why_not() -> None:
     assert "x" * 600 not in prompt
 
 
+@pytest.mark.parametrize("kind", ["chat", "tools_zh", "thinking", "long_turn"])
+@pytest.mark.parametrize("seed", range(4))
+def test_b114_a_second_request_at_once_is_never_paid_in_vain(kind: str, seed: int) -> None:
+    """Where nothing can get shorter it is said before a model is asked, and nothing cools down."""
+    engine, model = make(lambda asked: "## Goal\n" + "a fact and more of it " * 50)
+    once = engine.compress(cast(Any, conversation(kind, seed).messages), 18_000, None, True)
+    asked = len(model.asked)
+    twice = engine.compress(once, size(once), None, True)
+    assert engine.last_attempt.outcome in ("compressed", "nothing_to_do")
+    assert (len(model.asked) > asked) == (engine.last_attempt.outcome == "compressed")
+    assert engine.state.cooldown_until == 0
+    assert size(twice) <= size(once)
+
+
 async def test_b72_the_engine_is_told_where_the_conversation_goes_on() -> None:
     told: list[tuple[str, dict[str, Any]]] = []
 
