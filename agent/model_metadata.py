@@ -397,7 +397,7 @@ def measure(
 def messages_tokens(messages: Sequence[Message], *, image_tokens: int = IMAGE_TOKENS) -> list[int]:
     """The estimate of each message, in order."""
     if image_tokens == IMAGE_TOKENS:
-        return [estimate_message_tokens(message) for message in messages]
+        return list(map(estimate_message_tokens, messages))
     more = image_tokens - IMAGE_TOKENS
     return [
         estimate_message_tokens(message) + images_in(message.get("content")) * more

@@ -40,7 +40,7 @@ def row_of(message: Message) -> int | None:
 
 def rows_of(messages: Iterable[Message]) -> list[int | None]:
     """`row_of` for each message of a long list."""
-    return [message.get("_origin", message.get("_row")) for message in messages]
+    return [m["_origin"] if "_origin" in m else m.get("_row") for m in messages]
 
 
 def build_manifest(
