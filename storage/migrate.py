@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 
 from agent.errors import DatabaseTooNew, StoreError
@@ -29,14 +30,15 @@ class Migration:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-def shipped() -> list[Migration]:
+@lru_cache(maxsize=1)
+def shipped() -> tuple[Migration, ...]:
     """The migrations that this version brings, in order."""
     found = []
     for entry in resources.files("storage").joinpath("schema").iterdir():
         if match := _FILE_NAME.fullmatch(entry.name):
             sql = entry.read_text(encoding="utf-8")
             found.append(Migration(int(match[1]), entry.name, sql))
-    return sorted(found, key=lambda m: m.version)
+    return tuple(sorted(found, key=lambda m: m.version))
 
 
 def check_version(connection: sqlite3.Connection, newest: int) -> int:
@@ -73,7 +75,7 @@ def migrate(connection: sqlite3.Connection, now: float) -> list[str]:
     return applied
 
 
-def _check_history(connection: sqlite3.Connection, migrations: list[Migration]) -> None:
+def _check_history(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
     known = {m.version: m for m in migrations}
     for version, checksum in connection.execute("SELECT version, checksum FROM schema_migrations"):
         migration = known.get(version)

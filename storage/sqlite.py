@@ -101,6 +101,20 @@ class Connection:
         await _whole(self._driver.close())
 
 
+async def _opened_at_once(uri: str, pragmas: Sequence[str], *, count: int) -> list[Connection]:
+    """Several connections, each on its thread; all of them or none."""
+    tasks = [asyncio.ensure_future(Connection.open(uri, pragmas)) for _ in range(count)]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        for arrived in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(arrived, Connection):
+                await arrived.close()
+        raise
+
+
 async def _awaited(driver: aiosqlite.Connection) -> None:
     await driver
 
@@ -198,9 +212,7 @@ async def open_store(
         writing = await Connection.open(_uri(path, "rwc"), WRITER_PRAGMAS)
         opened.append(writing)
         await _migrated(writing, clock.now())
-        for _ in ("reading", "archive"):
-            reader = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
-            opened.append(reader)
+        opened += await _opened_at_once(_uri(path, "ro"), READER_PRAGMAS, count=2)
     except BaseException:
         for connection in reversed(opened):
             await connection.close()
