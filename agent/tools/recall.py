@@ -6,6 +6,7 @@ the group's own.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -269,10 +270,18 @@ def _whole(message: Message) -> str:
     """All that a message says, calls included."""
     parts = [text_of(message["content"])]
     parts.extend(
-        f"[called {c['function']['name']} with {c['function']['arguments']}]"
+        f"[called {c['function']['name']} with {_readable(c['function']['arguments'])}]"
         for c in message.get("tool_calls") or ()
     )
     return "\n".join(p for p in parts if p) or "(no text)"
+
+
+def _readable(arguments: str) -> str:
+    """JSON in its own letters; what is no JSON as it is."""
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _unknown(ref: str) -> ToolError:

@@ -58,6 +58,11 @@ class Term:
     begins: re.Pattern[str] | None = None
     """For a short or a numeric needle: where it does not stand inside of something longer."""
 
+    @property
+    def numeric(self) -> bool:
+        """Is there a number in it?"""
+        return any(ch.isdigit() for ch in self.needle)
+
     def is_in(self, text: str) -> bool:
         """Does a folded text hold it?"""
         if self.needle not in text:

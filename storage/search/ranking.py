@@ -25,12 +25,15 @@ _ASKING = re.compile(r"[?？]\s*$|[か吗呢嗎][。.?？]?\s*$")
 
 _FITS = 2.5
 _ASKS = 0.6
-_TOOL = 0.7
+_BASE = 0.25
+_SHARE_POWER = 1.7
+"""Above one: what holds the whole question in one place beats what holds half of it twice."""
 _RECENCY = 0.3
-_RECENCY_OF_SAME = 0.6
+_RECENCY_OF_SAME = 0.25
 _NEIGHBOUR = {-1: 0.7, 1: 0.9, 2: 0.56}
 _BOTH = 0.3
 _LENT_BY_ANSWER = 0.8
+_LENT_TO_TOOL = 0.6
 _WITH_NEIGHBOURS = 40
 
 
@@ -79,7 +82,8 @@ def best_first(
     ranked = sorted(rank(question, candidates, rarity), key=lambda r: -r.score)
     if question.kinds:
         floor = ranked[limit].score / (1 + _RECENCY) if limit < len(ranked) else 0.0
-        beside = near([r.candidate for r in ranked[:_WITH_NEIGHBOURS]])
+        sources = [r for r in ranked[:_WITH_NEIGHBOURS] if _lends(r) * _FITS >= floor]
+        beside = near([r.candidate for r in sources])
         ranked = _with_neighbours(question, ranked, beside, floor)
     return in_order(_with_age(ranked))[:limit]
 
@@ -94,9 +98,9 @@ def rank(
     ranked = []
     for candidate in candidates:
         place = _best_place(candidate.text, question, weights)
-        score = (0.25 + candidate.match / best) * (0.03 + place.share / whole) * place.fits
-        if candidate.role == "tool":
-            score *= _TOOL
+        match = _BASE + candidate.match / best
+        share = (place.share / whole) ** _SHARE_POWER
+        score = match * (0.03 + share) * place.fits
         if place.asks and place.fits == 1.0:
             score *= _ASKS
         ranked.append(Ranked(candidate, score, place.held, place.fits))
@@ -114,24 +118,30 @@ def _with_neighbours(
     lifted = dict(known)
     for message_id, beside in near.items():
         source = known[message_id]
-        bare = source.score / source.fits
-        if source.fits > 1.0:  # it looks like the answer itself
-            bare *= _LENT_BY_ANSWER
         for offset, candidate in beside:
             own = known.get(candidate.message_id)
-            if bare * _NEIGHBOUR[offset] * _FITS < floor:
+            bare = _lends(source) * _NEIGHBOUR[offset]
+            if candidate.role == "tool":  # long ones hold a bit of everything
+                bare *= _LENT_TO_TOOL
+            if bare * _FITS < floor:
                 continue
             if own is None:
                 fits = _beginning_fits(candidate.text, question)
                 own = Ranked(candidate, 0.0, known[message_id].held, fits)
                 known[candidate.message_id] = own
-            lent = bare * _NEIGHBOUR[offset] * own.fits
+            lent = bare * own.fits
             if own.fits <= 1.0 or lent <= own.score:
                 continue
             score = lent + _BOTH * own.score
             if score > lifted.get(candidate.message_id, own).score:
                 lifted[candidate.message_id] = replace(own, score=score)
     return list(lifted.values())
+
+
+def _lends(source: Ranked) -> float:
+    """What of a score goes to what stands beside it, before its own fit and distance."""
+    bare = source.score / source.fits
+    return bare * _LENT_BY_ANSWER if source.fits > 1.0 else bare  # it looks like the answer itself
 
 
 def in_order(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -212,7 +222,7 @@ def _beginning_fits(text: str, question: Question) -> float:
 def _fits(low: str, plain: str, question: Question) -> bool:
     """Can this stretch be an answer? The question's own numbers are none."""
     for term in question.needles:
-        if term.begins is not None and term.needle in low:
+        if term.numeric and term.needle in low:
             low = low.replace(term.needle, " ")
     return any(kind.fits.search(plain if kind.cased else low) for kind in question.kinds)
 

@@ -15,11 +15,12 @@ from typing import Any, Literal, cast
 from agent.messages import Message
 from tests.fakes.question_words import LANGUAGES, Language, Wording
 
-Kind = Literal["own", "endings", "short", "next", "changed", "reworded"]
+Kind = Literal["own", "endings", "short", "next", "changed", "reworded", "result"]
 """The fact's own words; other endings or word order; a CJK word of one or two characters; the topic
-in one message and the value in the next; a value that was changed later; other words."""
+in one message and the value in the next; a value that was changed later; other words; a line of a
+tool's long output."""
 
-KINDS: tuple[Kind, ...] = ("own", "endings", "short", "next", "changed", "reworded")
+KINDS: tuple[Kind, ...] = ("own", "endings", "short", "next", "changed", "reworded", "result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ def conversation(language: str, *, messages: int, facts: int, seed: int = 1) -> 
     return _Writer(LANGUAGES[language], random.Random(f"{language} {seed}")).write(messages, facts)
 
 
+_Plan = tuple[float, list[Message], Callable[[int], Question | None]]
+
+
 class _Writer:
     """Writes one conversation."""
 
@@ -55,7 +59,7 @@ class _Writer:
 
     def write(self, count: int, facts: int) -> Asked:
         kinds = [k for k in KINDS if k != "short" or self._words.rare]
-        planned: list[tuple[float, list[str], Callable[[int], Question | None]]] = []
+        planned: list[_Plan] = []
         for n in range(facts):
             planned.extend(self._plant(kinds[n % len(kinds)], n // len(kinds)))
         planned.sort(key=lambda plan: plan[0])
@@ -64,31 +68,26 @@ class _Writer:
         for n, (_, texts, ask) in enumerate(planned):
             while len(made) < count * (n + 1) // (len(planned) + 1) - len(texts):
                 made.extend(self._talk())
-            for text in texts:
-                made.append(_said("user" if len(made) % 3 else "assistant", text))
+            made.extend(texts)
             if (question := ask(len(made) - 1)) is not None:
                 questions.append(question)
         while len(made) < count:
             made.extend(self._talk())
         return Asked(made, questions)
 
-    def _plant(
-        self, kind: Kind, n: int
-    ) -> list[tuple[float, list[str], Callable[[int], Question | None]]]:
+    def _plant(self, kind: Kind, n: int) -> list[_Plan]:
         """Where each statement goes (0 to 1), its messages, and the question that it answers."""
         rng, place = self._rng, self._rng.random()
         if kind == "short":
             word = self._words.rare[n % len(self._words.rare)]
             text = self._around(self._words.mention.format(w=word, e=self._thing()))
-            return [(place, [text], lambda at: Question(word, "short", at))]
+            return [(place, [self._somebody(text)], lambda at: Question(word, "short", at))]
         wording = rng.choice(self._words.wordings)
         thing = self._thing(fresh=True)
         old, new = wording.value(rng), wording.value(rng)
         says = wording.says.format(e=thing, v=new)
         typed = rng.choice(
-            {"own": wording.own, "next": wording.own, "changed": wording.own}.get(
-                kind, wording.endings if kind == "endings" else wording.reworded
-            )
+            {"endings": wording.endings, "reworded": wording.reworded}.get(kind, wording.own)
         ).format(e=thing)
 
         def ask(at: int) -> Question:
@@ -96,14 +95,18 @@ class _Writer:
 
         if kind == "next":
             topic = self._around(wording.topic.format(e=thing))
-            return [(place, [topic, self._words.answer.format(v=new)], ask)]
+            answer = self._somebody(self._words.answer.format(v=new))
+            return [(place, [self._somebody(topic), answer], ask)]
+        if kind == "result":
+            return [(place, self._tool_step(says), ask)]
         if kind == "changed":
-            before = self._around(wording.says.format(e=thing, v=old))
-            return [
-                (place / 2, [before], lambda at: None),
-                (0.5 + place / 2, [self._around(says)], ask),
-            ]
-        return [(place, [self._around(says)], ask)]
+            before = self._somebody(self._around(wording.says.format(e=thing, v=old)))
+            after = self._somebody(self._around(says))
+            return [(place / 2, [before], lambda at: None), (0.5 + place / 2, [after], ask)]
+        return [(place, [self._somebody(self._around(says))], ask)]
+
+    def _somebody(self, text: str) -> Message:
+        return _said(self._rng.choice(("user", "user", "assistant")), text)
 
     # --- the talk around
 
@@ -149,7 +152,7 @@ class _Writer:
         made.append(_said("assistant", told))
         return made
 
-    def _tool_step(self) -> list[Message]:
+    def _tool_step(self, fact: str | None = None) -> list[Message]:
         rng = self._rng
         self._calls += 1
         call_id = f"call_{self._calls}"
@@ -161,6 +164,8 @@ class _Writer:
             level = rng.choice(("INFO", "INFO", "WARN", "ERROR"))
             tail = self._sentence() if rng.random() < 0.4 else f"id={rng.randrange(10**6)} ok"
             lines.append(f"{stamp} {level} {rng.choice(_FILES)}: {tail}")
+        if fact is not None:
+            lines.insert(rng.randrange(len(lines)), f"{stamp} {level} {fact}")
         head: dict[str, Any] = {
             "role": "assistant",
             "content": None,
