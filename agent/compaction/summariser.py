@@ -77,7 +77,11 @@ class _Room:
         """How long an answer to this prompt may get if it has to be asked for again."""
         if self.widened:
             return self.output_tokens
-        left = self.window_tokens - estimate_tokens_rough(system_text() + prompt)
+        left = (
+            self.window_tokens
+            - estimate_tokens_rough(system_text())
+            - estimate_tokens_rough(prompt)
+        )
         return max(self.output_tokens, min(2 * self.output_tokens, left))
 
 
@@ -203,7 +207,7 @@ class Summariser:
         Raises:
             _Cramped: It was cut, and the request leaves no room for a longer one.
         """
-        max_tokens, ceiling = room.output_tokens, room.widest_answer(prompt)
+        max_tokens = room.output_tokens
         asked_again = lowered = False
         while True:
             try:
@@ -212,7 +216,7 @@ class Summariser:
                 lower = min(exc.limit_tokens or max_tokens // 2, max_tokens - 1)
                 if lowered or asked_again or lower < MIN_LOWERED_TOKENS:
                     raise
-                max_tokens = ceiling = lower
+                max_tokens = lower
                 lowered = True
                 continue
             try:
@@ -221,6 +225,7 @@ class Summariser:
                 self._spending.failed_calls += 1
                 if exc.kind not in ("truncated", "thinking_only") or asked_again or lowered:
                     raise
+                ceiling = room.widest_answer(prompt)
                 if max_tokens >= WORTH_RETRYING * ceiling:
                     raise _Cramped(exc.kind) from exc
                 max_tokens, asked_again = ceiling, True

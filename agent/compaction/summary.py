@@ -125,7 +125,7 @@ class Readables(Sequence[Readable]):
 
     def texts(self) -> list[str]:
         """Of each message, without its calls."""
-        return [redacted(shown_text(message)) for message in self.messages]
+        return list(map(redacted, map(shown_text, self.messages)))
 
 
 def _read(message: Message) -> Readable:
@@ -373,7 +373,7 @@ def _is_echo(body: str, prompt: str) -> bool:
     if len(body) < ECHO_MIN_CHARS:
         return False
     asked = prompt.partition("<conversation>\n")[2].rpartition("\n</conversation>")[0]
-    said = {line.strip() for line in asked.splitlines()}
     lines = [line.strip() for line in body.splitlines()]
+    said = set(lines).intersection(map(str.strip, asked.splitlines()))
     copied = sum(len(line) for line in lines if len(line) >= _ECHO_LINE_CHARS and line in said)
     return copied * 2 > sum(map(len, lines))
