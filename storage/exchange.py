@@ -23,6 +23,7 @@ from storage import sessions
 from storage.codec import ROW_COLUMNS, clean, decode_row, dump_json, encode
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.rows import taken_back, unindex
 from storage.segment import indexable_text, segmented
 
 _HANDED_ON = ("compression", "switch", "uncompress")
@@ -193,6 +194,9 @@ def _take_in(tx: Transaction, portable: Portable) -> TakenIn:
         _finish_session(tx, session, ids)
         faultpoint("take_in.finished_session")
         parent = session.id
+    # An original whose copy was taken back later on came in as if it could be found.
+    gone = taken_back(tx, [session.id for session in portable.sessions])
+    unindex(tx, portable.conversation_id, gone)
     return TakenIn(portable.conversation_id, tip.id, len(portable.sessions), len(ids))
 
 

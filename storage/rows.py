@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from agent.messages import Draft, Message, Row, wire_message, without_thinking
@@ -74,17 +74,22 @@ def take_back(tx: Transaction, conversation_id: str, taken: Sequence[Row]) -> No
     """
     statement = "UPDATE messages SET active = 0 WHERE id = ?"
     tx.executemany(statement, [(row.id,) for row in taken])
+    unindex(tx, conversation_id, {row.root_id for row in taken})
+
+
+def unindex(tx: Transaction, conversation_id: str, row_ids: Collection[int]) -> None:
+    """Take originals out of search, those that are this conversation's own."""
     query = (
         f"SELECT {ROW_COLUMNS} FROM messages WHERE id = ?"
         " AND session_id IN (SELECT id FROM sessions WHERE conversation_id = ?)"
     )
-    for root_id in {row.root_id for row in taken}:
-        found = tx.execute(query, (root_id, conversation_id)).fetchone()
+    for row_id in row_ids:
+        found = tx.execute(query, (row_id, conversation_id)).fetchone()
         if found is not None:
             original = decode_row(found)
             text = indexable_text(original.message, original.kind, original.origin_id)
             if text is not None:
-                tx.unindex(root_id, segmented(text))
+                tx.unindex(row_id, segmented(text))
 
 
 def has_thinking(row: Row) -> bool:

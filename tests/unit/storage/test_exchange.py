@@ -21,6 +21,7 @@ from agent.sessions import SearchScope
 from storage.files import read_portables
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from tests.contract.lineage_suite import compress
 from tests.contract.store_suite import (
     KEY,
     OWNER,
@@ -145,6 +146,20 @@ async def test_a_branch_stands_on_its_own(stores: Stores) -> None:
     assert await _exported(there, taken[0].tip_session_id) == first
     hits = await there.search("deep well", SearchScope(conversation_id=taken[0].conversation_id))
     assert [hit.role for hit in hits] == ["user"]
+
+
+async def test_what_was_taken_back_is_not_found_there_either(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The original lies in an older session and looks like any other; only its copy was undone."""
+    here, there = stores
+    tip = await compress(here, await talk(here, said("the word is swordfish")), keep=2)
+    assert (await here.undo(tip.session.conversation_id)).removed
+    text = await _exported(here, tip.session.id)
+    await there.take_in(read_lines(io.StringIO(text, newline="\n")))
+    assert await there.search("swordfish", SearchScope()) == []
+    await there.close()
+    check_invariants(tmp_path / "b.db")
 
 
 async def test_markdown_shows_every_original_once(stores: Stores) -> None:
