@@ -23,6 +23,8 @@ REBUILD_ROWS = 500
 MERGE_PAGES = 64
 """What one step of tidying may move, in pages of 4 KiB."""
 _INSERT = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
+_EMPTY = ((1, b""), (10, bytes(7)))
+"""What the table of an FTS5 index without content holds: its averages and its structure."""
 _MISSING = "index_missing_upto"
 _ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
 
@@ -69,7 +71,7 @@ def finds_itself(db: sqlite3.Connection) -> bool:
 def begin_rebuild(tx: Transaction) -> None:
     """Drop what is there. From now on new messages are indexed, and the old ones step by step."""
     newest = rows.newest_id(tx)
-    tx.execute("DROP TABLE IF EXISTS message_index")
+    _drop(tx)
     faultpoint("rebuild.dropped")
     tx.execute(DEFINITION)
     for setting in INDEX_SETTINGS:
@@ -80,6 +82,16 @@ def begin_rebuild(tx: Transaction) -> None:
     tx.execute("DELETE FROM facts WHERE name = 'index_damaged'")
     faultpoint("rebuild.noted")
     tx.index_damaged = False
+
+
+def _drop(tx: Transaction) -> None:
+    """SQLite opens an index before it drops it: one that can not be opened is emptied first."""
+    try:
+        tx.execute("DROP TABLE IF EXISTS message_index")
+    except sqlite3.DatabaseError:
+        tx.execute("DELETE FROM message_index_data")
+        tx.executemany("INSERT INTO message_index_data VALUES (?, ?)", _EMPTY)
+        tx.execute("DROP TABLE message_index")
 
 
 def rebuild_step(tx: Transaction) -> int:
