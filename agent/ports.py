@@ -413,7 +413,7 @@ class SessionStore(Protocol):
 
         Replaced rows stay (inactive, marked compacted). Bumps the revision, strips thinking from
         every row behind the first change, clears the usage anchor, discards what was prepared.
-        Applied under the same conditions as `split`.
+        Applied under the same conditions as `split`, and under those of `RewriteRequest.at_rest`.
 
         Raises:
             SessionNotFound: never existed.
@@ -423,6 +423,16 @@ class SessionStore(Protocol):
 
     async def set_compression(self, session_id: str, state: CompressionState) -> None:
         """Store what compaction remembers (cool-downs, counters). Ignored for an ended session."""
+        ...
+
+    async def set_option(self, session_id: str, name: str, value: str | None) -> bool:
+        """Set (None: take away) an option in the session's ``model_config``, which no request shows.
+
+        The session's children inherit it. False: the session has ended, nothing was changed.
+
+        Raises:
+            SessionNotFound: never existed.
+        """
         ...
 
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:

@@ -77,6 +77,18 @@ class CompressionState:
     """No compression by itself below this prompt size: somebody has just undone one."""
     told_reason: str = ""
     """The abort reason that the user was last told, so that it is told once."""
+    micro_turns: int = 0
+    """Finished turns since micro-compaction was last due, where it is not due at each."""
+    micro_failures: int = 0
+    """In a row, at one place."""
+    micro_failed_row: int = 0
+    """That place: the original that begins it; 0: none."""
+    micro_skipped_row: int = 0
+    """The original that ends the last exchange that micro-compaction has given up; 0: none."""
+    micro_passes: int = 0
+    """Passes that were stored so far."""
+    micro_saved_tokens: int = 0
+    """By estimate, what all of them have made the list shorter."""
 
     def changed(self, **changes: Any) -> CompressionState:
         """A copy with these fields changed."""
@@ -162,6 +174,9 @@ class RewriteRequest:
     compression: CompressionState | None = None
     """None: unchanged."""
     manifest: dict[str, Any] | None = None
+    at_rest: bool = False
+    """Applied only if nothing stands behind the covered row and no turn is running: nobody who is
+    at work shall find another list than the one that the work began with."""
 
 
 @dataclass(frozen=True, slots=True)

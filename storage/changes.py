@@ -152,6 +152,8 @@ def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
     if covered is None:
         return ChangeResult(False, tip)
     later = active[covered:]
+    if request.at_rest and (later or _at_work(tx, target.conversation_id, None)):
+        return ChangeResult(False, tip)
     check_plan(request.entries, [row.id for row in active[:covered]], later=len(later))
     entries = [*request.entries, *(Keep(row.id) for row in later)]
     _replace_list(tx, target.id, active, entries)

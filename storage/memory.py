@@ -194,6 +194,8 @@ class MemoryStore:
             tip = self._tables.tip_of(target.session.conversation_id)
             return ChangeResult(False, tip.session)
         later = target.rows[covered:]
+        if request.at_rest and (later or self._tables.at_work(target.session.conversation_id)):
+            return ChangeResult(False, target.session)
         check_plan(request.entries, [row.id for row in target.rows[:covered]], later=len(later))
         before = tuple(row.id for row in target.rows)
         self._tables.replace_list(target, [*request.entries, *(Keep(row.id) for row in later)])
@@ -210,6 +212,18 @@ class MemoryStore:
         segment = self._tables.segments.get(session_id)
         if segment is not None and segment.session.ended_at is None:
             segment.session = replace(segment.session, compression=state)
+
+    async def set_option(self, session_id: str, name: str, value: str | None) -> bool:
+        segment = self._tables.segment(session_id)
+        prefix = segment.session.prefix
+        if segment.session.ended_at is not None:
+            return False
+        options = {**prefix.model_config, name: value}
+        if value is None:
+            del options[name]
+        prefix = replace(prefix, model_config=options)
+        segment.session = replace(segment.session, prefix=prefix)
+        return True
 
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
         if conversation_id not in self._tables.conversations:

@@ -110,6 +110,13 @@ class MemoryTables:
         places = [place for place, row in enumerate(segment.rows) if row.id == row_id]
         return places[0] + 1 if places else None
 
+    def at_work(self, conversation_id: str) -> bool:
+        """Is a turn of the conversation running?"""
+        return any(
+            turn.state == "running" and turn.ticket.conversation_id == conversation_id
+            for turn in self.turns.values()
+        )
+
     def require_rest(self, conversation_id: str, *, but_of_key: str = "") -> None:
         """Refuse while a turn of the conversation is not over (other than this key's)."""
         for turn in self.turns.values():

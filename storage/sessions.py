@@ -274,6 +274,20 @@ def set_compression(tx: Transaction, session_id: str, state: CompressionState) -
     )
 
 
+def set_option(tx: Transaction, session_id: str, name: str, value: str | None) -> bool:
+    found = session(tx, session_id)
+    if found.ended_at is not None:
+        return False
+    options = {**found.prefix.model_config, name: value}
+    if value is None:
+        del options[name]
+    tx.execute(
+        "UPDATE sessions SET model_config = ? WHERE id = ?", (dump_json(options), session_id)
+    )
+    faultpoint("set_option.set")
+    return True
+
+
 def list_sessions(db: Reader, conversation_id: str | None, limit: int) -> list[SessionInfo]:
     # Two statements, because no index serves "this conversation, or any".
     where = "" if conversation_id is None else "WHERE s.conversation_id = ?2"

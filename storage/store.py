@@ -191,6 +191,9 @@ class SqlStore(SqlArchive):
     async def set_compression(self, session_id: str, state: CompressionState) -> None:
         await self._writing.write(sessions.set_compression, session_id, state)
 
+    async def set_option(self, session_id: str, name: str, value: str | None) -> bool:
+        return await self._writing.write(sessions.set_option, session_id, name, value)
+
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
         return await self._writing.write(
             sessions.acquire_lease, conversation_id, holder, ttl_seconds

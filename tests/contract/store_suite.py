@@ -636,6 +636,41 @@ class RewriteContract:
         assert (first.applied, second.applied, third.applied) == (True, False, False)
         assert second.tip == third.tip == first.tip
 
+    async def test_a_rewrite_at_rest_meets_nobody_at_work(self, store: Store) -> None:
+        loaded = await talk(store, said("one"), said("two"))
+        at_rest = rewrite_of(loaded, SUMMARY, Keep(loaded.last_row_id), at_rest=True)
+        ticket = await begin(store, "three")
+        seen = await store.load(loaded.session.id)
+        refused = await store.rewrite(at_rest)
+        assert (refused.applied, refused.tip.revision) == (False, 0)
+        # Nor where it has seen all there is, while a turn runs.
+        covering = rewrite_of(seen, SUMMARY, Keep(seen.last_row_id), at_rest=True)
+        assert not (await store.rewrite(covering)).applied
+        await store.finish_turn(ticket, ticket.session_id, "done")
+        assert not (await store.rewrite(at_rest)).applied
+        assert texts(await store.load(loaded.session.id)) == texts(seen)
+        assert (await store.rewrite(covering)).applied
+
+    async def test_an_option_belongs_to_the_session_and_its_children(self, store: Store) -> None:
+        loaded = await talk(store, said("one"), said("two"))
+        assert await store.set_option(loaded.session.id, "shade", "dark")
+        assert await store.set_option(loaded.session.id, "size", "s")
+        assert await store.set_option(loaded.session.id, "size", None)
+        assert await store.set_option(loaded.session.id, "size", None)
+        session = await store.session(loaded.session.id)
+        assert session.prefix.model_config == {**PREFIX.model_config, "shade": "dark"}
+        assert (session.revision, session.anchor) == (
+            loaded.session.revision,
+            loaded.session.anchor,
+        )
+        child = (await store.split(split_of(loaded, SUMMARY))).tip
+        assert child.prefix.model_config == session.prefix.model_config
+        assert not await store.set_option(loaded.session.id, "shade", "light")
+        new = await store.start_conversation(KEY, OWNER, PREFIX)
+        assert new.prefix.model_config == PREFIX.model_config
+        with pytest.raises(SessionNotFound):
+            await store.set_option("s_none", "shade", "dark")
+
     async def test_a_lifted_message_keeps_its_place_in_the_plan(self, store: Store) -> None:
         loaded = await talk(store, said("one"), said("two"), said("three"))
         u, one, _, three = (Keep(row.id) for row in loaded.rows)
