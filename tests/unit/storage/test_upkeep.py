@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.sessions import SearchScope
 from storage import database
 from storage.sqlite import open_store
-from tests.contract.store_suite import begin, said
+from tests.contract.lineage_suite import compress
+from tests.contract.store_suite import begin, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.store_invariants import check_invariants
 
 
 @pytest.fixture
@@ -43,6 +46,26 @@ async def test_the_settings_outlive_a_rebuild(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         settings = dict(db.execute("SELECT k, v FROM message_index_config").fetchall())
     assert (settings["automerge"], settings["crisismerge"]) == (0, 64)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_what_was_taken_back_stays_away_whatever_becomes_of_the_index(
+    path: Path, damaged: bool
+) -> None:
+    store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+    tip = await compress(store, await talk(store, said("the word is swordfish")), keep=2)
+    await talk(store, said("and that of today is herring"), text="u2")
+    if damaged:
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
+            db.commit()
+    assert len((await store.undo(tip.session.conversation_id, 2)).removed) == 4
+    for _ in range(2):
+        for word in ("swordfish", "herring"):
+            assert await store.search(word, SearchScope()) == []
+        await store.rebuild_search_index()
+    await store.close()
+    check_invariants(path)
 
 
 async def test_the_log_is_written_back_while_nobody_asks(
