@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from agent.ledger import Ledger, LedgerReader, Purpose
 from agent.lineages import Lineages, UsageTotals
 from agent.mail import (
     Cursor,
@@ -19,6 +20,7 @@ from agent.mail import (
     SendState,
 )
 from agent.messages import Draft, Message, Row, ToolSchema
+from agent.prepared import Shelf
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -84,6 +86,8 @@ class Usage:
     cache_miss: str = ""
     """Why the prefix was not found in the cache although it should have been; "": it was, or
     nothing is known."""
+    cache_write_1h_tokens: int = 0
+    """That part of ``cache_write_tokens`` that is kept for an hour."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -107,6 +111,8 @@ class ModelRequest:
     """The list ends with an assistant message that a ``pause_turn`` interrupted."""
     side_task: bool = False
     """Not the conversation itself: asked without the thinking that is configured for it."""
+    purpose: Purpose = "turn"
+    """What it is for, in the ledger and the metrics; changes nothing in what is sent."""
     previous_answer_id: str = ""
     """The provider's name of the conversation's last answer: what the cache is compared with."""
 
@@ -324,7 +330,7 @@ class Appended:
     rows: tuple[Row, ...] = field(default=())
 
 
-class SessionStore(Protocol):
+class SessionStore(Ledger, Shelf, Protocol):
     """Conversations, sessions, messages. Each method is one transaction, durable when it returns.
 
     A method that raises has changed nothing, except `StoreUnavailable`: outcome unknown.
@@ -621,7 +627,7 @@ class Mailbox(Protocol):
         ...
 
 
-class Archive(Protocol):
+class Archive(LedgerReader, Protocol):
     """Looking at what is stored. Reads only."""
 
     async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:

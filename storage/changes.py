@@ -174,10 +174,13 @@ def rewrite(tx: Transaction, request: RewriteRequest) -> ChangeResult:
 def _remember_replaced(tx: Transaction, target: Session, active: Sequence[Row]) -> None:
     """A compression inside the session: what it replaced can be had back."""
     tx.execute(
-        "INSERT INTO replaced_lists (session_id, revision, carried_row_id, row_ids)"
-        " VALUES (?, ?, ?, ?)",
-        (target.id, target.revision + 1, rows.newest_id(tx), dump_json([r.id for r in active])),
-    )
+        "INSERT INTO replaced_lists (session_id, revision, carried_row_id, made_at, row_ids)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (
+            target.id, target.revision + 1, rows.newest_id(tx), tx.now,
+            dump_json([r.id for r in active]),
+        ),
+    )  # fmt: skip
     faultpoint("rewrite.remembered")
 
 
@@ -250,7 +253,9 @@ def load(db: sessions.Reader, session_id: str, turn_id: str | None) -> tuple[Loa
 def _at_work(db: sessions.Reader, conversation_id: str, turn_id: str | None) -> bool:
     """Is a turn running here that is not the one that asks? What looks broken is its work."""
     query = (
-        "SELECT 1 FROM turns WHERE state = 'running'"
+        # Named twice: the index of open turns is only used by a query that says so itself.
+        "SELECT 1 FROM turns WHERE state IN ('running', 'interrupted', 'crashed')"
+        " AND state = 'running'"
         " AND conversation_id = ? AND id IS NOT ? LIMIT 1"
     )
     return db.execute(query, (conversation_id, turn_id)).fetchone() is not None

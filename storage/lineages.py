@@ -254,11 +254,12 @@ def usage_totals(db: sessions.Reader, conversation_id: str) -> UsageTotals:
         "SELECT count(*), coalesce(sum(r.input_tokens), 0), coalesce(sum(r.output_tokens), 0),"
         " coalesce(sum(r.cache_read_tokens), 0), coalesce(sum(r.cache_write_tokens), 0)"
         " FROM sessions s JOIN requests r ON r.session_serial = s.serial"
-        " WHERE s.conversation_id = ?"
+        " WHERE s.conversation_id = ? AND r.purpose = 'turn'"
     )
     misses = (
         "SELECT r.cache_miss, count(*) FROM sessions s JOIN requests r"
-        " ON r.session_serial = s.serial WHERE s.conversation_id = ? AND r.cache_miss <> ''"
+        " ON r.session_serial = s.serial WHERE s.conversation_id = ? AND r.purpose = 'turn'"
+        " AND r.cache_miss <> ''"
         " GROUP BY r.cache_miss ORDER BY count(*) DESC, r.cache_miss"
     )
     requests, took, gave, read, written = db.execute(query, (conversation_id,)).fetchone()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agent.errors import SessionEnded, SessionNotFound, StaleTurn
+from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
     ConversationInfo,
@@ -33,6 +34,7 @@ from agent.mail import (
 from agent.messages import Draft, Keep, Message, Row
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Appended, Clock, IdSource, Usage
+from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -53,8 +55,10 @@ from agent.sessions import (
     UsageAnchor,
 )
 from storage.codec import clean
+from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
+from storage.memory_prepared import MemoryShelf
 from storage.memory_tables import OPEN_STATES, MemoryTables, ReplacedList, Segment, Turn, own
 from storage.repair import (
     DELIBERATE_ENDS,
@@ -92,6 +96,8 @@ class MemoryStore:
         self._identity = ids.new("store")
         self._tables = MemoryTables(clock, ids, estimate)
         self._lineages = MemoryLineages(self._tables)
+        self._ledger = MemoryLedger(self._tables, clock.now)
+        self._shelf = MemoryShelf(self._tables, clock.now)
         self._leases: dict[str, _Lease] = {}
         self._mail = MemoryMailbox()
 
@@ -118,6 +124,7 @@ class MemoryStore:
                 tip.session = replace(
                     tip.session, ended_at=self._clock.now(), end_reason=end_reason
                 )
+            self._tables.prepared.pop(tip.session.id, None)
         return self._tables.new_conversation(session_key, owner, prefix).session
 
     # sessions
@@ -201,7 +208,7 @@ class MemoryStore:
         self._tables.replace_list(target, [*request.entries, *(Keep(row.id) for row in later)])
         if request.compression is not None:
             if request.compression.count > target.session.compression.count:
-                remembered = ReplacedList(before, self._tables.newest_row_id)
+                remembered = ReplacedList(before, self._tables.newest_row_id, self._clock.now())
                 target.replaced_lists.append(remembered)
             target.session = replace(target.session, compression=request.compression)
         if request.manifest is not None:
@@ -240,6 +247,20 @@ class MemoryStore:
         lease = self._leases.get(conversation_id)
         if lease is not None and lease.holder == holder:
             del self._leases[conversation_id]
+
+    # what is prepared
+
+    async def save_prepared(self, prepared: Prepared) -> bool:
+        return self._shelf.save(prepared)
+
+    async def prepared(self, session_id: str) -> Prepared | None:
+        return self._shelf.prepared(session_id)
+
+    async def discard_prepared(self, session_id: str) -> bool:
+        return self._shelf.discard(session_id)
+
+    async def crowded(self, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
+        return self._shelf.crowded(prompt_tokens, since, limit)
 
     # lineages
 
@@ -298,6 +319,20 @@ class MemoryStore:
 
     async def usage_totals(self, conversation_id: str) -> UsageTotals:
         return self._lineages.usage_totals(conversation_id)
+
+    # the ledger
+
+    async def enter_request(self, entry: RequestEntry) -> None:
+        self._ledger.enter_request(entry)
+
+    async def ledger_lines(self, scope: LedgerScope) -> list[LedgerLine]:
+        return self._ledger.lines(scope)
+
+    async def compressions(self, scope: LedgerScope) -> int:
+        return self._ledger.compressions(scope)
+
+    async def first_time(self, owner: str, mark: str) -> bool:
+        return self._ledger.first_time(owner, mark)
 
     # turns
 
@@ -368,8 +403,8 @@ class MemoryStore:
             anchor = UsageAnchor(usage.prompt_tokens, usage.output_tokens, stored[0].id)
             segment.session = replace(segment.session, anchor=anchor)
         if usage is not None and usage.prompt_tokens + usage.output_tokens > 0:
-            usage = replace(usage, cache_miss=clean(usage.cache_miss))
-            self._tables.requests.append((ticket.conversation_id, usage))
+            owner = self._tables.turns[ticket.turn_id].owner
+            self._ledger.enter_answer(ticket.conversation_id, owner, usage)
         return stored
 
     async def finish_turn(

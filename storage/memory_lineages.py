@@ -158,14 +158,18 @@ class MemoryLineages:
         )
 
     def usage_totals(self, conversation_id: str) -> UsageTotals:
-        used = [usage for where, usage in self._tables.requests if where == conversation_id]
-        misses = Counter(usage.cache_miss for usage in used if usage.cache_miss)
+        used = [
+            entry
+            for _, entry in self._tables.requests
+            if entry.conversation_id == conversation_id and entry.purpose == "turn"
+        ]
+        misses = Counter(entry.cache_miss for entry in used if entry.cache_miss)
         return UsageTotals(
             len(used),
-            sum(usage.input_tokens for usage in used),
-            sum(usage.output_tokens for usage in used),
-            sum(usage.cache_read_tokens for usage in used),
-            sum(usage.cache_write_tokens for usage in used),
+            sum(entry.input_tokens for entry in used),
+            sum(entry.output_tokens for entry in used),
+            sum(entry.cache_read_tokens for entry in used),
+            sum(entry.cache_write_tokens for entry in used),
             dict(misses),
         )
 

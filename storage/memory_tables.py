@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agent.errors import SessionNotFound, StaleTurn
+from agent.ledger import RequestEntry
 from agent.messages import Draft, Entry, Keep, Message, Row, wire_message, without_thinking
-from agent.ports import Clock, IdSource, Usage
+from agent.ports import Clock, IdSource
 from agent.sessions import (
     CompressionState,
     Conversation,
@@ -47,6 +48,17 @@ class ReplacedList:
 
     row_ids: tuple[int, ...]
     carried_row_id: int
+    made_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptList:
+    """A list that was prepared, in the form in which it is kept."""
+
+    revision: int
+    covered_row_id: int
+    payload: str
+    created_at: float
 
 
 @dataclass(slots=True)
@@ -73,8 +85,10 @@ class MemoryTables:
         self.routes: dict[str, str] = {}
         self.segments: dict[str, Segment] = {}
         self.turns: dict[str, Turn] = {}
-        self.requests: list[tuple[str, Usage]] = []
-        """Conversation id and what the request took."""
+        self.prepared: dict[str, KeptList] = {}
+        """By session."""
+        self.requests: list[tuple[float, RequestEntry]] = []
+        """When each was entered, in order; owners are never None."""
         self.newest_row_id = 0
 
     # who is who
@@ -207,6 +221,7 @@ class MemoryTables:
         parent.session = replace(session, ended_at=self._clock.now(), end_reason=end_reason)
         conversation = self.conversations[session.conversation_id]
         self.conversations[conversation.id] = replace(conversation, tip_session_id=child.session.id)
+        self.prepared.pop(session.id, None)
         return child
 
     def fill(self, child: Segment, entries: Sequence[Entry], known: Mapping[int, Row]) -> None:
@@ -289,6 +304,7 @@ class MemoryTables:
             message_count=len(segment.rows),
             anchor=None,
         )
+        self.prepared.pop(segment.session.id, None)
 
     def taken_back(self, conversation_id: str) -> set[int]:
         """The originals that an undo took away in this conversation."""

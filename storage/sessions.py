@@ -94,6 +94,8 @@ def start_conversation(
             (tx.now, end_reason, old.tip_session_id),
         )
         faultpoint("start_conversation.ended_old")
+        tx.execute("DELETE FROM prepared WHERE session_id = ?", (old.tip_session_id,))
+        faultpoint("start_conversation.discarded_prepared")
     return new_conversation(tx, session_key, owner, prefix)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from agent.exchange.records import Portable, TakenIn
+from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
     ConversationInfo,
@@ -27,6 +28,7 @@ from agent.mail import (
 )
 from agent.messages import Draft, Row
 from agent.ports import Appended, Usage
+from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -45,7 +47,8 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from storage import changes, exchange, lineages, mailbox, search, sessions, turns
+from storage import changes, exchange, ledger, lineages, mailbox, search, sessions, turns
+from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import identity
 
@@ -125,6 +128,12 @@ class SqlArchive:
     async def usage_totals(self, conversation_id: str) -> UsageTotals:
         return await self._reading.read(lineages.usage_totals, conversation_id)
 
+    async def ledger_lines(self, scope: LedgerScope) -> list[LedgerLine]:
+        return await self._reading.read(ledger.ledger_lines, scope)
+
+    async def compressions(self, scope: LedgerScope) -> int:
+        return await self._reading.read(ledger.compressions, scope)
+
     async def portable(self, session_id: str) -> Portable:
         return await self._reading.read(exchange.portable, session_id)
 
@@ -202,6 +211,20 @@ class SqlStore(SqlArchive):
     async def release_lease(self, conversation_id: str, holder: str) -> None:
         await self._writing.write(sessions.release_lease, conversation_id, holder)
 
+    # what is prepared
+
+    async def save_prepared(self, prepared: Prepared) -> bool:
+        return await self._writing.write(shelf.save_prepared, prepared)
+
+    async def prepared(self, session_id: str) -> Prepared | None:
+        return await self._quick.read(shelf.prepared, session_id)
+
+    async def discard_prepared(self, session_id: str) -> bool:
+        return await self._writing.write(shelf.discard_prepared, session_id)
+
+    async def crowded(self, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
+        return await self._reading.read(shelf.crowded, prompt_tokens, since, limit)
+
     # lineages
 
     async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
@@ -234,6 +257,19 @@ class SqlStore(SqlArchive):
 
     async def resume(self, session_key: str, conversation_id: str) -> Session:
         return await self._writing.write(lineages.resume, session_key, conversation_id)
+
+    # the ledger
+
+    async def ledger_lines(self, scope: LedgerScope) -> list[LedgerLine]:
+        # One person's figures are asked for before each of their turns: never behind a search.
+        reading = self._reading if scope.owner is None else self._quick
+        return await reading.read(ledger.ledger_lines, scope)
+
+    async def enter_request(self, entry: RequestEntry) -> None:
+        await self._writing.write(ledger.enter_request, entry)
+
+    async def first_time(self, owner: str, mark: str) -> bool:
+        return await self._writing.write(ledger.first_time, owner, mark)
 
     # turns
 

@@ -20,24 +20,19 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from storage import changes, mailbox, rows, sessions
-from storage.codec import clean
+from storage import changes, ledger, mailbox, rows, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.repair import DELIBERATE_ENDS, plan_repair
 
 _log = logging.getLogger(__name__)
 
-_ENTER = (
-    "INSERT INTO requests (session_serial, at, model, input_tokens, output_tokens,"
-    " cache_read_tokens, cache_write_tokens, cache_miss) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
 _TAKE_PLACES = (
     "UPDATE sessions SET message_count = message_count + ?1, last_seq = last_seq + ?1"
     " WHERE id = ?2 AND ended_at IS NULL AND EXISTS ("
     "  SELECT 1 FROM turns t JOIN conversations c ON c.id = t.conversation_id"
     "  WHERE t.id = ?3 AND t.state = 'running' AND c.tip_session_id = ?2)"
-    " RETURNING last_seq, serial"
+    " RETURNING last_seq, serial, (SELECT t.owner FROM turns t WHERE t.id = ?3)"
 )
 _OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
@@ -172,7 +167,7 @@ def _store(
         _require_running(tx, ticket)
         raise SessionEnded(session_id)
     faultpoint("append.counted")
-    last_seq, serial = taken[0]
+    last_seq, serial, owner = taken[0]
     seq = last_seq - len(messages)
     stored = []
     for draft in messages:
@@ -188,13 +183,7 @@ def _store(
         )
         faultpoint("append.anchored")
     if usage is not None and usage.prompt_tokens + usage.output_tokens > 0:
-        tx.execute(
-            _ENTER,
-            (
-                serial, tx.now, clean(usage.model), usage.input_tokens, usage.output_tokens,
-                usage.cache_read_tokens, usage.cache_write_tokens, clean(usage.cache_miss),
-            ),
-        )  # fmt: skip
+        ledger.enter_answer(tx, serial, owner, usage)
         faultpoint("append.entered")
     return stored
 

@@ -91,6 +91,7 @@ CREATE TABLE replaced_lists (
     revision INTEGER NOT NULL,
     -- The newest message of the store right after it; what came later was said here since.
     carried_row_id INTEGER NOT NULL,
+    made_at REAL NOT NULL,
     row_ids TEXT NOT NULL,
     PRIMARY KEY (session_id, revision)
 ) STRICT, WITHOUT ROWID;
@@ -207,20 +208,34 @@ CREATE TABLE prepared (
     created_at REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What each answer of the model took.
+-- The ledger: what each answer of a model took, whatever became of it.
 CREATE TABLE requests (
     id INTEGER NOT NULL PRIMARY KEY,
-    session_serial INTEGER NOT NULL REFERENCES sessions (serial),
+    -- NULL: a side task that belongs to no conversation.
+    session_serial INTEGER REFERENCES sessions (serial),
+    -- Who is charged: whose turn it was for; '': nobody.
+    owner TEXT NOT NULL,
     at REAL NOT NULL,
+    purpose TEXT NOT NULL CHECK (purpose IN ('turn', 'summary', 'micro', 'background', 'other')),
+    -- Who answered: a fallback under its own name.
     model TEXT NOT NULL,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
     cache_read_tokens INTEGER NOT NULL,
     cache_write_tokens INTEGER NOT NULL,
+    -- That part of it that is kept for an hour, which costs more.
+    cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0,
     -- Why the prompt's beginning was not found in the cache; '': it was, or nothing is known.
     cache_miss TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX requests_by_session ON requests (session_serial);
+CREATE INDEX requests_by_owner ON requests (owner, at);
+
+-- What somebody was told last about money: a warning is given once.
+CREATE TABLE told_of_money (
+    owner TEXT NOT NULL PRIMARY KEY,
+    mark TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE jobs (
     id TEXT NOT NULL PRIMARY KEY,

@@ -28,7 +28,7 @@ from storage.segment import indexable_text
 
 _log = logging.getLogger(__name__)
 
-CANDIDATES = 80
+CANDIDATES = 64
 """Messages that are read and weighed; more costs milliseconds and finds next to nothing."""
 _NEIGHBOURS_WITHIN = 64
 """How far off, in row ids, a neighbour is looked for: others talk in between."""
@@ -51,8 +51,8 @@ def search(db: sqlite3.Connection, query: str, scope: SearchScope, limit: int) -
     if limit <= 0 or not question.text:
         return []
     reach = reach_of(db, scope)
-    matches, rarities = _candidates(db, question, reach)
-    found = _read(db, matches, reach) if matches else []
+    matches, rarities = find_candidates(db, question, reach)
+    found = read_candidates(db, matches, reach) if matches else []
     if not found:
         return []
     if rarities is None:
@@ -72,7 +72,7 @@ def _hit(ranked: Ranked) -> Hit:
 # --- candidates ---------------------------------------------------------------------------------
 
 
-def _candidates(
+def find_candidates(
     db: sqlite3.Connection, question: Question, reach: Reach
 ) -> tuple[dict[int, float], dict[str, float] | None]:
     """Message ids with their bm25 (higher is better), and how rare each needle is."""
@@ -167,7 +167,9 @@ def _escaped(needle: str) -> str:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _read(db: sqlite3.Connection, matches: dict[int, float], reach: Reach) -> list[Candidate]:
+def read_candidates(
+    db: sqlite3.Connection, matches: dict[int, float], reach: Reach
+) -> list[Candidate]:
     """These messages (one at least) that may be seen, oldest first, with their bm25."""
     ids = tuple(matches)
     marks = ", ".join("?" * len(ids))
@@ -200,7 +202,9 @@ def _near(db: sqlite3.Connection, candidates: Sequence[Candidate], reach: Reach)
     known = {c.message_id: c for c in candidates}
     wanted = {i for _, *beside in places for i in beside if i is not None} - known.keys()
     if wanted:
-        known.update((c.message_id, c) for c in _read(db, dict.fromkeys(wanted, 0.0), reach))
+        known.update(
+            (c.message_id, c) for c in read_candidates(db, dict.fromkeys(wanted, 0.0), reach)
+        )
     return {
         at: [(offset, known[i]) for offset, i in zip((-1, 1, 2), beside, strict=True) if i in known]
         for at, *beside in places

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from storage.search.question import Question, Term
 from storage.segment import folded
 
-_TEXT_CHARS = 6_000
-_WINDOW_CHARS = 1_500
+_TEXT_CHARS = 4_000
+_WINDOW_CHARS = 1_200
 _BEGINNING_CHARS = 300
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s)\s*|[。！？\n]+")
 _ASKING = re.compile(r"[?？]\s*$|[か吗呢嗎][。.?？]?\s*$")
@@ -34,7 +34,7 @@ _NEIGHBOUR = {-1: 0.7, 1: 0.9, 2: 0.56}
 _BOTH = 0.3
 _LENT_BY_ANSWER = 0.8
 _LENT_TO_TOOL = 0.6
-_WITH_NEIGHBOURS = 40
+_WITH_NEIGHBOURS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +202,10 @@ def _best_place(text: str, question: Question, weights: Mapping[str, float]) -> 
         held.setdefault(bisect_right(ends, at), set()).add(needle)
     share, best, number = 0.0, set[str](), 0
     for n, here in held.items():
-        alone = sum(weights[needle] for needle in here)
-        both = here | held.get(n - 1, set())
-        pair = 0.9 * sum(weights[needle] for needle in both)
+        alone = sum([weights[needle] for needle in here])
+        before = held.get(n - 1)
+        both = here | before if before else here
+        pair = 0.9 * sum([weights[needle] for needle in both]) if before else 0.0
         if max(alone, pair) > share:
             share, best, number = max(alone, pair), here if alone >= pair else both, n
     start = ends[number - 1] if number else 0

@@ -10,13 +10,15 @@ import pytest
 from agent.ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
+from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
+from tests.contract.prepared_suite import PreparedContract
 from tests.contract.store_suite import StoreSuite
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 
 
-class TestSqliteStore(StoreSuite, LineageContract):
+class TestSqliteStore(StoreSuite, LineageContract, LedgerContract, PreparedContract):
     @pytest.fixture
     async def store(
         self, tmp_path: Path, clock: FakeClock, ids: SequentialIds
@@ -27,7 +29,7 @@ class TestSqliteStore(StoreSuite, LineageContract):
         check_invariants(tmp_path / "state.db")
 
 
-class TestMemoryStore(StoreSuite, LineageContract):
+class TestMemoryStore(StoreSuite, LineageContract, LedgerContract, PreparedContract):
     @pytest.fixture
     def store(self, clock: FakeClock, ids: SequentialIds) -> Store:
         return MemoryStore(clock, ids)

@@ -95,6 +95,13 @@ _FORBIDDEN = {
     "a prepared summary for another revision": """
         SELECT p.session_id FROM prepared p JOIN sessions s ON s.id = p.session_id
         WHERE p.revision <> s.revision OR s.ended_at IS NOT NULL""",
+    "a prepared summary of rows that are not in the list": """
+        SELECT p.session_id FROM prepared p JOIN json_each(p.payload, '$.entries') j
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = p.session_id
+                          AND m.active = 1 AND m.id = p.covered_row_id)
+        OR (j.type = 'integer' AND NOT EXISTS (
+            SELECT 1 FROM messages m WHERE m.session_id = p.session_id
+            AND m.active = 1 AND m.id = j.value))""",
     "one platform message for two parts": """
         SELECT p.platform_message_id FROM outbox_parts p JOIN outbox o ON o.id = p.outbox_id
         WHERE p.platform_message_id IS NOT NULL

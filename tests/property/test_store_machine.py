@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,10 +21,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.errors import StoreError, StoreUnavailable
+from agent.ledger import LedgerScope, Purpose, RequestEntry
 from agent.lineages import Answering, UncompressRequest
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
 from agent.messages import Draft, Entry, Keep, orphan_results, unanswered_calls
 from agent.ports import Store, Usage
+from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -280,6 +282,19 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.both(lambda store: store.rewrite(request))
         self.load(plan.session.id)
 
+    @precondition(lambda self: self.plans)
+    @rule(n=small, bits=st.integers(0, 511), discard=st.booleans())
+    def prepare(self, n: int, bits: int, discard: bool) -> None:
+        plan = self._plan(n)
+        session = plan.session
+        entries = self._entries(plan, bits)
+        prepared = Prepared(session.id, session.revision, plan.last_row_id, entries, bits)
+        self.both(lambda store: store.save_prepared(prepared))
+        if discard:
+            self.both(lambda store: store.discard_prepared(session.id))
+        self.both(lambda store: store.prepared(session.id))
+        self.both(lambda store: store.crowded(50, since=self.clock.now() - 100))
+
     @precondition(lambda self: self.tickets)
     @rule(n=small, holder=st.sampled_from("gh"), seconds=st.integers(-90, 90))
     def lease(self, n: int, holder: str, seconds: int) -> None:
@@ -425,6 +440,24 @@ class StoresInLockstep(RuleBasedStateMachine):
     def usage_totals(self, n: int) -> None:
         conversation_id = self.some(self.conversations, n)
         self.both(lambda store: store.usage_totals(conversation_id))
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small, purpose=st.sampled_from(get_args(Purpose)), owner=st.none() | keys)
+    def enter_request(self, n: int, purpose: Purpose, owner: str | None) -> None:
+        entry = RequestEntry(purpose, "m", self.some(self.conversations, n), owner, 5, 1)
+        self.both(lambda store: store.enter_request(entry))
+
+    @precondition(lambda self: self.conversations)
+    @rule(n=small, owner=st.none() | keys.map("o:{}".format), whole=st.booleans())
+    def ledger(self, n: int, owner: str | None, whole: bool) -> None:
+        conversation_id = None if whole else self.some(self.conversations, n)
+        scope = LedgerScope(owner=owner, conversation_id=conversation_id)
+        self.both(lambda store: store.ledger_lines(scope))
+        self.both(lambda store: store.compressions(scope))
+
+    @rule(owner=keys, mark=st.sampled_from(["monday", "tuesday"]))
+    def first_time(self, owner: str, mark: str) -> None:
+        self.both(lambda store: store.first_time(owner, mark))
 
     @rule(point=st.integers(0, 12))
     def the_next_call_is_cut_off(self, point: int) -> None:

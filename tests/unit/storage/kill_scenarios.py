@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent.ledger import RequestEntry
 from agent.lineages import Answering
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
@@ -25,6 +26,7 @@ from storage import faultpoint
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
+from tests.contract.prepared_suite import prepared_of
 from tests.contract.store_suite import (
     CHAT,
     KEY,
@@ -86,6 +88,25 @@ async def split(store: Store) -> Act:
     await store.acquire_lease(parent.session.conversation_id, "me", 60)
     request = split_of(parent, SUMMARY, Keep(parent.rows[-1].id), lease_holder="me")
     return lambda: store.split(request)
+
+
+async def swap_prepared(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    assert await store.save_prepared(prepared_of(loaded))
+    await begin(store, "later")
+    return lambda: store.split(split_of(loaded, SUMMARY, Keep(loaded.rows[-1].id)))
+
+
+async def save_prepared(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    assert await store.save_prepared(prepared_of(loaded, tokens=1))
+    return lambda: store.save_prepared(prepared_of(loaded, tokens=2))
+
+
+async def discard_prepared(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    assert await store.save_prepared(prepared_of(loaded))
+    return lambda: store.discard_prepared(loaded.session.id)
 
 
 async def rewrite(store: Store) -> Act:
@@ -198,6 +219,16 @@ async def fail_outbox(store: Store) -> Act:
     return lambda: store.fail_outbox(item.id, "gone")
 
 
+async def enter_request(store: Store) -> Act:
+    ticket = await begin(store)
+    return lambda: store.enter_request(RequestEntry("summary", "m", ticket.conversation_id))
+
+
+async def first_time(store: Store) -> Act:
+    await store.first_time("telegram:222", "monday")
+    return lambda: store.first_time("telegram:222", "tuesday")
+
+
 async def rebuild_search_index(store: Store) -> Act:
     assert isinstance(store, SqlStore)
     await talk(store, said("one"), said("two"))
@@ -213,10 +244,11 @@ async def take_in(store: Store) -> Act:
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
-        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split, rewrite,
+        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split,
+        swap_prepared, save_prepared, discard_prepared, rewrite,
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
-        fail_outbox, rebuild_search_index, take_in,
+        fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.ledger import LedgerScope, RequestEntry
 from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
@@ -19,7 +20,7 @@ from agent.sessions import (
     SplitRequest,
     TurnOpening,
 )
-from storage import changes, lineages, mailbox, search, sessions, turns
+from storage import changes, ledger, lineages, mailbox, search, sessions, turns
 from storage.database import Transaction
 from storage.migrate import migrate
 from tests.contract.store_suite import CHAT, KEY, OWNER, PREFIX, SUMMARY, inbound, said, user
@@ -57,6 +58,8 @@ def a_life(tx: Transaction) -> None:
     ticket = turns.begin_turn(tx, opening)
     turns.begin_turn(tx, opening)
     turns.append(tx, ticket, ticket.session_id, [said("a")], Usage(9, 9))
+    ledger.enter_request(tx, RequestEntry("summary", "m", ticket.conversation_id))
+    ledger.first_time(tx, OWNER, "warned")
     turns.recover_turns(tx, 3, "set aside")
     loaded = turns.resume_turn(tx, ticket)
     draft = OutboxDraft(CHAT, "answer")
@@ -92,6 +95,11 @@ def looking(tx: Transaction) -> None:
     sessions.list_sessions(tx, conversation.id, 5)
     sessions.session_infos(tx, (conversation.tip_session_id,))
     changes.load(tx, conversation.tip_session_id, None)
+    ledger.ledger_lines(connection, LedgerScope(0.0, 9.0))
+    ledger.ledger_lines(connection, LedgerScope(0.0, 9.0, OWNER))
+    ledger.ledger_lines(connection, LedgerScope(0.0, 9.0, None, conversation.id))
+    ledger.compressions(connection, LedgerScope(0.0, 9.0, OWNER))
+    ledger.compressions(connection, LedgerScope(0.0, 9.0, None, conversation.id))
     search.window(connection, 1, 5, 5)
     search.conversation_of_message(connection, 1)
     for scope in (
@@ -141,7 +149,9 @@ def test_every_statement_finds_its_rows_by_an_index(
 ) -> None:
     plans = plans_of(connection, life)
     assert len(plans) > 50
-    growing = re.compile(r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c)\b")
+    growing = re.compile(
+        r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c|requests|r|l)\b"
+    )
     # A partial index holds only what is open at this moment: to walk through it is to use it.
     open_only = re.compile(r"USING INDEX (inbox_waiting|outbox_owed|turns_open)$")
     walks = {
