@@ -103,6 +103,8 @@ class Keep:
     """In a plan for a new list: this row as it is (copied, without its thinking)."""
 
     row_id: int
+    with_thinking: bool = False
+    """Its thinking stays valid: the provider itself wrote what replaces the rows before it."""
 
 
 Entry = Keep | Draft

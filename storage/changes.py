@@ -124,7 +124,8 @@ def fill(
     """Put the list of a session that was just made."""
     for seq, entry in enumerate(entries, start=1):
         if isinstance(entry, Keep):
-            rows.copy(tx, child_id, seq, known[entry.row_id])
+            row = known[entry.row_id]
+            rows.copy(tx, child_id, seq, row, with_thinking=entry.with_thinking)
         else:
             rows.insert(tx, child_id, seq, entry)
         if seq == 1:
@@ -191,7 +192,7 @@ def _replace_list(
 
     Rows in front of the first change stay as they are. Behind it, every row gets a fresh place
     (seqs only rise, so no two rows ever share one), and one with thinking is replaced by a copy
-    without: it was bound to the prefix that has just changed.
+    without: it was bound to the prefix that has just changed (unless its entry knows better).
     """
     unchanged = 0
     for entry, row in zip(entries, active, strict=False):
@@ -201,7 +202,9 @@ def _replace_list(
     known = {row.id: row for row in active}
     behind = entries[unchanged:]
     moved = [
-        e.row_id for e in behind if isinstance(e, Keep) and not rows.has_thinking(known[e.row_id])
+        e.row_id
+        for e in behind
+        if isinstance(e, Keep) and (e.with_thinking or not rows.has_thinking(known[e.row_id]))
     ]
     staying = {row.id for row in active[:unchanged]}.union(moved)
     rows.retire(tx, [row.id for row in active if row.id not in staying])

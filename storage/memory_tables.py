@@ -228,7 +228,7 @@ class MemoryTables:
         """Put the list of a session that was just made."""
         for entry in entries:
             if isinstance(entry, Keep):
-                self._copy(child, known[entry.row_id])
+                self._copy(child, known[entry.row_id], with_thinking=entry.with_thinking)
             else:
                 self.append(child, (entry,))
         child.carried_row_id = self.newest_row_id
@@ -258,10 +258,10 @@ class MemoryTables:
         segment.session = replace(segment.session, message_count=len(segment.rows))
         return stored
 
-    def _copy(self, segment: Segment, row: Row) -> None:
+    def _copy(self, segment: Segment, row: Row, *, with_thinking: bool = False) -> None:
         self.newest_row_id += 1
         segment.last_seq += 1
-        bare = without_thinking(row.message)
+        bare = row.message if with_thinking else without_thinking(row.message)
         copied = replace(
             row,
             id=self.newest_row_id,
@@ -287,7 +287,7 @@ class MemoryTables:
                 self.append(segment, (entry,))
             elif not changed:
                 segment.rows.append(row)
-            elif without_thinking(row.message) is row.message:
+            elif _stays_valid(entry) or without_thinking(row.message) is row.message:
                 segment.last_seq += 1
                 segment.rows.append(replace(row, seq=segment.last_seq))
             else:
@@ -320,3 +320,7 @@ def own(rows: Iterable[Row]) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def _stays_valid(entry: Entry) -> bool:
+    return isinstance(entry, Keep) and entry.with_thinking

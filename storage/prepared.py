@@ -119,7 +119,7 @@ def load_payload(
 def _plain(entry: Entry) -> Any:
     """A kept row is its id; everything else is written out."""
     if isinstance(entry, Keep):
-        return entry.row_id
+        return [entry.row_id] if entry.with_thinking else entry.row_id
     return {
         "message": entry.message,
         "wire_content": entry.wire_content,
@@ -129,4 +129,6 @@ def _plain(entry: Entry) -> Any:
 
 
 def _entry(plain: Any) -> Entry:
+    if isinstance(plain, list):
+        return Keep(plain[0], with_thinking=True)
     return Keep(plain) if isinstance(plain, int) else Draft(**plain)

@@ -56,9 +56,11 @@ def insert(tx: Transaction, session_id: str, seq: int, draft: Draft) -> Row:
     return Row(row_id, session_id, seq, message, tx.now, wire, draft.kind, draft.origin_id, tokens)
 
 
-def copy(tx: Transaction, session_id: str, seq: int, row: Row) -> None:
-    """Copy a stored row behind another prefix: everything but its thinking."""
-    bare = without_thinking(row.message)
+def copy(
+    tx: Transaction, session_id: str, seq: int, row: Row, *, with_thinking: bool = False
+) -> None:
+    """Copy a stored row behind another prefix: everything but its thinking, where that is void."""
+    bare = row.message if with_thinking else without_thinking(row.message)
     tokens = row.tokens
     if bare is not row.message:
         tokens = tx.estimate(wire_message(Row(0, "", 0, bare, 0.0, row.wire_content)))

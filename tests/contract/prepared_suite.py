@@ -58,7 +58,8 @@ class PreparedContract:
             kind="stub",
             origin_id=loaded.rows[0].id,
         )
-        kept = prepared_of(loaded, SUMMARY, odd, result("a"), Keep(loaded.last_row_id))
+        bound = Keep(loaded.rows[-2].id, with_thinking=True)
+        kept = prepared_of(loaded, SUMMARY, odd, result("a"), bound, Keep(loaded.last_row_id))
         assert await store.prepared(loaded.session.id) is None
         assert await store.save_prepared(kept)
         back = await store.prepared(loaded.session.id)

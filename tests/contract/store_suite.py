@@ -502,6 +502,20 @@ class SplitContract:
             assert (await store.tip(stale)).id == session.id
             assert [s.id for s in await store.lineage(stale)] == [parent.session.id, session.id]
 
+    async def test_a_copy_keeps_its_thinking_where_it_stays_valid(self, store: Store) -> None:
+        parent = await talk(store, thinking("one"), calling("c"), result("c"), thinking("two"))
+        ticket = await begin(store, "meanwhile")
+        await store.append(ticket, ticket.session_id, (thinking("late"),))
+        keep = [Keep(row.id, with_thinking=True) for row in parent.rows[2:]]
+        changed = await store.split(split_of(parent, SUMMARY, *keep))
+        child = await store.load(changed.tip.id)
+        copy, original = child.rows[3], parent.rows[4]
+        assert (copy.message, copy.tokens) == (original.message, original.tokens)
+        assert copy.origin_id == original.id
+        # What came later was thought behind another prefix than the new one.
+        assert texts(child)[-1] == "late"
+        assert "anthropic_content_blocks" not in child.rows[-1].message
+
     async def test_origins_are_first_originals_over_many_splits(self, store: Store) -> None:
         loaded = await talk(store, said("keep me"))
         root = loaded.rows[1].id
@@ -617,6 +631,17 @@ class RewriteContract:
         assert [row.seq for row in after.rows] == sorted({row.seq for row in after.rows})
         originals = {row.id: row.message for row in await store.all_rows(loaded.session.id)}
         assert all(originals[row.id] == row.message for row in loaded.rows)
+
+    async def test_thinking_that_stays_valid_survives_a_rewrite(self, store: Store) -> None:
+        loaded = await talk(store, said("one"), thinking("two"), text="u1")
+        await talk(store, thinking("late"), text="u2")
+        keep = Keep(loaded.rows[2].id, with_thinking=True)
+        await store.rewrite(rewrite_of(loaded, SUMMARY, keep))
+        after = await store.load(loaded.session.id)
+        assert texts(after)[1:] == ["two", "u2", "late"]
+        assert after.rows[1].message == loaded.rows[2].message
+        assert after.rows[1].id == loaded.rows[2].id
+        assert "anthropic_content_blocks" not in after.rows[3].message
 
     async def test_later_rows_stay_behind(self, store: Store) -> None:
         loaded = await talk(store, said("one"), said("two"))
