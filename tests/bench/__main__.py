@@ -10,7 +10,7 @@ import sys
 
 from tests.bench.measure import Result
 
-BENCHES = ("cli", "store", "file", "compaction", "turn")
+BENCHES = ("cli", "store", "file", "compaction", "turn", "recall")
 
 
 def main() -> int:

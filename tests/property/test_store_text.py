@@ -259,7 +259,7 @@ def test_an_excerpt_keeps_what_is_looked_for(word: str, times: int, query: str) 
     low, plain = excerpt(text, terms)
     assert len(low) == len(plain)
     assert "needle in it" in low
-    assert len(low) <= 6_000 + 2 * 1_500 or len(text) <= 6_000
+    assert len(low) <= 4_000 + 2 * 1_200 or len(text) <= 4_000
 
 
 @given(st.one_of(anything.map(clean), mixed))
