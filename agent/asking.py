@@ -12,6 +12,7 @@ from agent.errors import (
     ModelError,
     OutputLimitTooHigh,
     RequestTooLarge,
+    StoreError,
     ThinkingMismatch,
 )
 from agent.history import History, images_left_out, thinking_stripped
@@ -28,6 +29,7 @@ from agent.ports import (
     SessionStore,
     TurnObserver,
     Usage,
+    entry_of,
 )
 from agent.prompt_caching import CacheTtl
 from agent.sessions import RewriteRequest, TurnTicket
@@ -79,6 +81,7 @@ class Asker:
         """Answers got so far."""
         self.compactions = 0
         self.total = Usage()
+        self._not_entered: Usage | None = None
 
     async def ask(self, *, continues_pause: bool = False) -> ModelResponse:
         """One complete answer.
@@ -86,6 +89,7 @@ class Asker:
         Raises:
             ModelError: Nothing helped.
         """
+        await self.enter_unused()
         while True:
             await self._fit_images()
             request = self._request(continues_pause)
@@ -106,6 +110,21 @@ class Asker:
             self.take_back()
             # What was changed may have ended the pause.
             continues_pause = continues_pause and self._ends_with_assistant()
+
+    def entered(self) -> None:
+        """The last answer becomes a message: the ledger has its usage from there."""
+        self._not_entered = None
+
+    async def enter_unused(self) -> None:
+        """Enter the last answer in the ledger if no message came of it; it was paid for as well."""
+        usage, self._not_entered = self._not_entered, None
+        if usage is None:
+            return
+        entry = entry_of(usage, "turn", self._ticket.conversation_id)
+        try:
+            await self._store.enter_request(entry)
+        except StoreError:
+            log.warning("An answer is missing in the ledger", exc_info=True)
 
     def take_back(self) -> None:
         """What was shown so far is not the answer."""
@@ -255,6 +274,9 @@ class Asker:
         if self._cache is not None:
             cause = self._cache.answered(request, loaded.session, usage, response)
             usage = replace(usage, cache_miss=cause)
+        if request.cache_ttl == "1h":  # one life for all that a request writes
+            usage = replace(usage, cache_write_1h_tokens=usage.cache_write_tokens)
+        self._not_entered = usage
         self._learn_image_tokens(response, usage)
         self.total = replace(
             self.total,

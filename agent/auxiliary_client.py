@@ -7,12 +7,13 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.errors import ModelAuthError, ModelConnectionError, ModelTimeout
+from agent.errors import ModelAuthError, ModelConnectionError, ModelTimeout, StoreError
+from agent.ledger import Ledger, Purpose
 from agent.messages import Message, text_of
-from agent.ports import LanguageModel, ModelRequest, ModelResponse, SideModel
+from agent.ports import LanguageModel, ModelRequest, ModelResponse, SideModel, entry_of
 
 DEFAULT_MAX_TOKENS = 4096
 DEFAULT_TIMEOUT_SECONDS = 120.0
@@ -21,11 +22,37 @@ log = logging.getLogger(__name__)
 
 
 class LoopSideModel:
-    """A `LanguageModel` of the event loop, called from worker threads (`agent.ports.SideModel`)."""
+    """A `LanguageModel` of the event loop, called from worker threads (`agent.ports.SideModel`).
 
-    def __init__(self, model: LanguageModel, loop: asyncio.AbstractEventLoop) -> None:
+    What it is answered is entered in the ledger before the answer is handed over, whatever becomes
+    of it then. An answer that comes after its time-out is not seen, and not entered.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        ledger: Ledger | None = None,
+        conversation_id: str | None = None,
+        purpose: Purpose = "other",
+    ) -> None:
+        """``conversation_id`` and ``purpose``: what the entries say; see `on_account`."""
         self._model = model
         self._loop = loop
+        self._ledger = ledger
+        self._conversation_id = conversation_id
+        self._purpose: Purpose = purpose
+
+    def on_account(self, conversation_id: str, purpose: Purpose) -> LoopSideModel:
+        """The same model, asked on behalf of a conversation."""
+        return LoopSideModel(
+            self._model,
+            self._loop,
+            ledger=self._ledger,
+            conversation_id=conversation_id,
+            purpose=purpose,
+        )
 
     def complete(
         self,
@@ -44,8 +71,9 @@ class LoopSideModel:
             # Naming the main model would switch its fallbacks off.
             model=None if model == self._model.name else model,
             side_task=True,
+            purpose=self._purpose,
         )
-        answer = self._model.respond(request)
+        answer = self._ask(request)
         try:
             future = asyncio.run_coroutine_threadsafe(answer, self._loop)
         except RuntimeError as exc:
@@ -58,6 +86,18 @@ class LoopSideModel:
         except TimeoutError as exc:
             future.cancel()
             raise ModelTimeout(f"no answer within {timeout_seconds:g} s") from exc
+
+    async def _ask(self, request: ModelRequest) -> ModelResponse:
+        response = await self._model.respond(request)
+        usage = response.usage
+        if self._ledger is None or usage is None:
+            return response
+        usage = replace(usage, model=usage.model or response.model)
+        try:
+            await self._ledger.enter_request(entry_of(usage, self._purpose, self._conversation_id))
+        except StoreError:  # what was paid for is not thrown away for want of a book-keeper
+            log.warning("an answer is missing in the ledger", exc_info=True)
+        return response
 
     def _refuse_the_loop(self) -> None:
         """Waiting for the loop on the loop would never end."""

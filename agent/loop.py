@@ -188,6 +188,12 @@ class _Turn:
         self._said: list[str] = []
 
     async def run(self) -> TurnResult:
+        try:
+            return await self._until_answered()
+        finally:  # also if nothing comes of the turn
+            await self._asker.enter_unused()
+
+    async def _until_answered(self) -> TurnResult:
         await self._take_up()
         await self._asker.compact_if_due("preflight")
         while not self._out_of_steps():
@@ -348,6 +354,8 @@ class _Turn:
         return self._result(notice(text), None)
 
     def _result(self, final: Draft, usage: Usage | None) -> TurnResult:
+        if usage is not None:
+            self._asker.entered()
         return TurnResult(
             session_id=self._history.session_id,
             final=final,
@@ -363,4 +371,6 @@ class _Turn:
         appended = await self._store.append(
             self._ticket, self._history.session_id, drafts, anchor_usage=usage
         )
+        if usage is not None:
+            self._asker.entered()
         self._history.append(appended.rows, usage)

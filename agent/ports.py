@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from agent.ledger import Ledger, LedgerReader, Purpose
+from agent.ledger import Ledger, LedgerReader, Purpose, RequestEntry
 from agent.lineages import Lineages, UsageTotals
 from agent.mail import (
     Cursor,
@@ -93,6 +93,22 @@ class Usage:
     def prompt_tokens(self) -> int:
         """Prompt size: everything that was read, cached or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+def entry_of(usage: Usage, purpose: Purpose, conversation_id: str | None) -> RequestEntry:
+    """An answer's usage as an entry of the ledger, for whoever is to be charged there."""
+    return RequestEntry(
+        purpose,
+        usage.model,
+        conversation_id,
+        None,
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_1h_tokens,
+        usage.cache_miss,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +267,11 @@ class TurnObserver(Protocol):
 
 # --- compaction ---------------------------------------------------------------------------------
 
-CompactionTrigger = Literal["preflight", "loop", "overflow", "hygiene", "manual"]
+CompactionTrigger = Literal[
+    "preflight", "loop", "overflow", "hygiene", "manual", "ahead", "expired", "prune"
+]
+"""``ahead``: made before it is due, for later. ``expired``: only what is prepared, because the
+provider has forgotten the prompt anyway. ``prune``: only old tool results become shorter."""
 CompactionOutcome = Literal["not_needed", "compressed", "aborted"]
 
 
@@ -265,6 +285,8 @@ class CompactionDecision:
     threshold_tokens: int = 0
     reason: str = ""
     """In words, for the log and the user."""
+    prune: bool = False
+    """It is not due, but old tool results may be shortened (trigger ``prune``)."""
 
 
 @dataclass(frozen=True, slots=True)
