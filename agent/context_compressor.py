@@ -168,6 +168,15 @@ class ContextCompressor(ContextEngine):
         """What has to survive a restart; the host stores it with the session."""
         return self._state
 
+    @property
+    def summary_model(self) -> str | None:
+        """Who makes the summaries; None: whoever answers."""
+        return self._ladder.summary_model
+
+    def summary_models(self) -> list[SummaryModel]:
+        """Who may be asked for a summary, in order, each with its window."""
+        return self._ladder.models(SummaryModel(self.model, self.context_length))
+
     def restore(self, state: CompressionState) -> None:
         """Take over what was stored."""
         self._state = state

@@ -64,6 +64,11 @@ class SummaryLadder:
         self._abort_always = abort_always
         self._named_windows: dict[str | None, int] = {}
 
+    @property
+    def summary_model(self) -> str | None:
+        """Makes the summaries; None: the main model does."""
+        return self._summary_model
+
     def climb(
         self,
         covered: Readables,
@@ -100,7 +105,7 @@ class SummaryLadder:
             return Rung(None, state, f"{reason} (next try in {int(left) + 1} s)")
         summariser = Summariser(
             self._side_model,
-            models=self._models(main),
+            models=self.models(main),
             clock=self._clock,
             spending=spending,
             on_limit=self._note_limit,
@@ -126,7 +131,7 @@ class SummaryLadder:
         wait = exc.retry_after_seconds if isinstance(exc, ModelUnavailable) else None
         return after_failure(state, kind, reason, self._clock.now(), retry_after_seconds=wait)
 
-    def _models(self, main: SummaryModel) -> list[SummaryModel]:
+    def models(self, main: SummaryModel) -> list[SummaryModel]:
         """Who may be asked, in order, each with its own window."""
         name = self._summary_model
         if name is None or name == main.name:
