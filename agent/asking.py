@@ -142,6 +142,9 @@ class Asker:
             decision = self._compactor.due(self._history.loaded)
         if decision.due:
             self._compaction_failed = not await self._compact(trigger, proven=False)
+        elif decision.prune and trigger == "loop":
+            pruned = await self._compactor.compact(self._history.loaded, "prune")
+            self._history.replace(pruned.loaded)
 
     async def make_room(self) -> bool:
         """The model stopped because the window is full: compress. False: it did not help."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agent.clock import SystemClock
+from agent.compaction.assemble import with_changes
 from agent.compaction.default_model import AuxiliarySideModel
 from agent.compaction.failures import FailureKind
 from agent.compaction.ladder import SummaryLadder
@@ -29,6 +31,7 @@ from agent.compaction.policy import (
     cooldown_left,
     verdict,
 )
+from agent.compaction.prune import prunable_results
 from agent.compaction.spending import Spending
 from agent.compaction.summariser import Summary, SummaryModel
 from agent.compaction.summary import Readables, SummaryMaterial
@@ -131,6 +134,9 @@ class ContextCompressor(ContextEngine):
         """What a picture takes."""
         self.size_is_estimated = False
         """Set while the size that `compress` is given was not measured."""
+        self.ahead = False
+        """Set for a compression that is made before it is due: that there is nothing to do then
+        says nothing about the one that will be."""
         self.last_attempt = LastAttempt()
         self._rules = rules or TriggerRules(
             threshold=threshold_percent, target_ratio=summary_target_ratio
@@ -181,6 +187,13 @@ class ContextCompressor(ContextEngine):
         """Take over what was stored."""
         self._state = state
         self.compression_count = state.count
+
+    def twin(self) -> ContextCompressor:
+        """Another engine with the same settings, for work beside this one."""
+        twin = copy.copy(self)
+        twin._spending = Spending()
+        twin.last_attempt = LastAttempt()
+        return twin
 
     @property
     def triggers(self) -> Triggers:
@@ -266,7 +279,7 @@ class ContextCompressor(ContextEngine):
     ) -> list[dict[str, Any]]:
         self._begin()
         plan = self._plan(messages, current_tokens)
-        pruned = None if force else pruned_only(plan)
+        pruned = None if force else pruned_only(plan, ahead=self.ahead)
         if pruned is not None and (done := self._accept(plan, pruned)):
             return done
         if not plan.new_middle:
@@ -289,6 +302,15 @@ class ContextCompressor(ContextEngine):
         )
         attempt = assembled(plan, summary.body, mode, calls=summary.calls, cost=self._cost())
         return self._accept(plan, attempt) or self._wasted(plan, messages, refusal(plan, attempt))
+
+    def prune_tool_results_only(
+        self, messages: list[dict[str, Any]], current_tokens: int | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
+        given = cast(list[Message], messages)
+        changes = prunable_results(given, self.protect_last_n)
+        if not changes:
+            return messages, 0
+        return cast(list[dict[str, Any]], with_changes(given, changes)), len(changes)
 
     def _begin(self) -> None:
         self.last_attempt = LastAttempt()
@@ -321,10 +343,10 @@ class ContextCompressor(ContextEngine):
         reason: str = ALL_PROTECTED,
     ) -> list[dict[str, Any]]:
         """Nothing to summarise lies between head and tail: bulky results shrink, the rest stays."""
-        attempt = shrunk_only(plan)
+        attempt = None if self.ahead else shrunk_only(plan)
         if attempt is not None and (done := self._accept(plan, attempt)):
             return done
-        if not force:
+        if not force and not self.ahead:
             self._state = after_nothing(self._state, self._clock.now(), self._size(plan))
         self.last_attempt = LastAttempt("nothing_to_do", reason)
         return messages

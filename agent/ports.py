@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.ledger import Ledger, LedgerReader, Purpose, RequestEntry
 from agent.lineages import Lineages, UsageTotals
@@ -112,6 +112,21 @@ def entry_of(usage: Usage, purpose: Purpose, conversation_id: str | None) -> Req
 
 
 @dataclass(frozen=True, slots=True)
+class ContextEdits:
+    """What a provider may clear from a long prompt, on its side; our list keeps all of it."""
+
+    trigger_tokens: int
+    """Prompt size from which on tool results are cleared."""
+    clear_at_least_tokens: int
+    """Less is not worth the cached prefix that it breaks."""
+    keep_tool_uses: int
+    """The newest ones stay."""
+    keep_thinking_turns: int = 1
+    exclude_tools: tuple[str, ...] = ()
+    """Tools whose results stay."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One call. Messages are OpenAI-shaped, as sent, without a system message."""
 
@@ -127,6 +142,8 @@ class ModelRequest:
     """The list ends with an assistant message that a ``pause_turn`` interrupted."""
     side_task: bool = False
     """Not the conversation itself: asked without the thinking that is configured for it."""
+    edits: ContextEdits | None = None
+    """What the provider may leave out of a long prompt by itself; None: nothing."""
     purpose: Purpose = "turn"
     """What it is for, in the ledger and the metrics; changes nothing in what is sent."""
     previous_answer_id: str = ""
@@ -145,6 +162,10 @@ class ModelResponse:
     """Thinking blocks that the provider said it dropped."""
     answer_id: str = ""
     """The provider's name of this answer."""
+    cleared_tokens: int = 0
+    """What the provider left out of the prompt, by `ModelRequest.edits`."""
+    block_left_out: bool = False
+    """The provider's own summary was refused; its text was sent in its place."""
     cache_diagnosis: str = ""
     """What the provider says has changed before the cached part: ``model``, ``system``, ``tools``
     or ``messages``; "": nothing, or it does not say."""
@@ -182,6 +203,34 @@ class LanguageModel(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections. May be called twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSummary:
+    """A summary that the provider wrote itself, to be sent back in place of what it read."""
+
+    block: dict[str, Any]
+    """As it came."""
+    text: str
+    """What of it can be read; "": nothing."""
+    maker: str
+    """Who alone reads the block (`agent.llm.native_block.maker_of`)."""
+    usage: Usage | None
+    model: str
+
+
+@runtime_checkable
+class CompactingModel(Protocol):
+    """A model whose provider compacts a conversation by itself, when it is asked to."""
+
+    async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
+        """Have everything in the request's messages summarised.
+
+        Raises:
+            CompactionRefused: it did not work; the code says why.
+            ModelError: as `LanguageModel.respond`.
+        """
         ...
 
 
@@ -334,6 +383,17 @@ class Compactor(Protocol):
 
         Called for every response, before its message is stored. ``notify`` gets the pressure
         warning, when there is one to give.
+        """
+        ...
+
+    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
+        """A turn has come to its normal end: micro-compaction, where it is on and something is due.
+
+        For a task in the background. A message that comes meanwhile is not held up by it.
+
+        Args:
+            seen: The list as the turn knew it, before its answer.
+            final: The answer.
         """
         ...
 

@@ -77,6 +77,10 @@ class CompressionState:
     """No compression by itself below this prompt size: somebody has just undone one."""
     told_reason: str = ""
     """The abort reason that the user was last told, so that it is told once."""
+    ahead_row_id: int = 0
+    """The newest original that a summary was asked for ahead of time with; 0: none was."""
+    prune_at_tokens: int = 0
+    """Old tool results are not shortened again below this prompt size; 0: they never were."""
     micro_turns: int = 0
     """Finished turns since micro-compaction was last due, where it is not due at each."""
     micro_failures: int = 0

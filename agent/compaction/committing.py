@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import pressure
+from agent.compaction.adoption import Adopted
+from agent.compaction.ahead import Ahead, Taken
 from agent.compaction.detaching import Detachable
-from agent.compaction.policy import after_progress, gained_since
+from agent.compaction.policy import after_compression, after_progress, gained_since
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
 from agent.errors import StoreError
@@ -21,6 +23,7 @@ from agent.sessions import (
     CompressionState,
     LoadedSession,
     RewriteRequest,
+    Session,
     SplitRequest,
 )
 
@@ -42,6 +45,8 @@ class Finished:
     state: CompressionState
     manifest: dict[str, Any] | None
     cost: dict[str, Any] = field(default_factory=dict)
+    prepared_at: float | None = None
+    """When it was made ahead of time, in Unix seconds; None: it was made just now."""
 
 
 class Committer:
@@ -54,6 +59,7 @@ class Committer:
         store: SessionStore,
         clock: Clock,
         ids: IdSource,
+        ahead: Ahead,
         *,
         in_place: bool,
         lease_ttl_seconds: float,
@@ -63,9 +69,10 @@ class Committer:
         self._store = store
         self._clock = clock
         self._ids = ids
+        self._ahead = ahead
         self._in_place = in_place
         self._lease_ttl_seconds = lease_ttl_seconds
-        self._ahead: Finished | None = None
+        self._unstored: Finished | None = None
         """Paid for and not stored: it outlived its turn, and the next one had begun already."""
 
     async def carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
@@ -91,29 +98,40 @@ class Committer:
             adopted = await self._store.load(tip.id)
             done = order.unchanged("not_needed", "it has just been compressed")
             return replace(done, loaded=adopted)
-        if (ahead := self._take_ahead(order)) is not None:
-            result = await self._commit(order, ahead, holder, started)
+        if (unstored := self._take_unstored(order)) is not None:
+            result = await self._commit(order, unstored, holder, started)
             if result.outcome == "compressed":
                 return result
+        if (taken := await self._ahead.take(order)) is not None:
+            if job.detached:  # it stays prepared; the next turn may be in the middle of its tools
+                return order.unchanged("not_needed", "nobody waited for it")
+            return await self._commit(order, self._swapped(order, taken), holder, started)
+        if order.trigger == "expired":
+            return order.unchanged("not_needed", "nothing that fits is prepared")
         run = await self._runner.run(order)
         if run.adopted is None:
             return await self._not_applied(order, run, None if job.detached else notify)
         finished = self._finished(order, run)
         # Who stopped what they had asked for themselves does not want it any more.
         if job.detached and (order.force or not await self._unmoved(finished)):
-            self._ahead = finished
+            self._unstored = finished
             log.info("compression kept for the next chance", extra=_facts(order, finished.cost))
             return order.unchanged("not_needed", "nobody waited for it")
         try:
             return await self._commit(order, finished, holder, started)
         except StoreError:
-            self._ahead = finished  # paid for: where it was not stored, the next try stores it
+            self._unstored = finished  # paid for: where it was not stored, the next try stores it
             raise
 
-    def _finished(self, order: Order, run: Run) -> Finished:
-        """The result with its aftermath: how this compression is judged, and what is remembered."""
+    def _finished(self, order: Order, run: Run, *, base: LoadedSession | None = None) -> Finished:
+        """The result with its aftermath: how this compression is judged, and what is remembered.
+
+        ``base``: what it was made from, where more was said since.
+        """
         assert run.adopted is not None
+        base = base or order.loaded
         now, threshold = self._clock.now(), max(0, self._runner.engine.threshold_tokens)
+        later = sum(row.tokens for row in order.loaded.rows[len(base.rows) :])
         after = run.adopted.tokens + order.prefix_tokens
         gained = gained_since(order.loaded, order.size, order.prefix_tokens)
         state = after_progress(
@@ -121,21 +139,40 @@ class Committer:
             now,
             gained_tokens=None if order.force else gained,
             threshold_tokens=threshold,
-            after=Measurement(after, "estimate"),
-            seen_row_id=max(row.root_id for row in order.loaded.rows),
+            after=Measurement(after + later, "estimate"),
+            seen_row_id=max(row.root_id for row in base.rows),
         )
-        state = pressure.after_compression(state, after, threshold)
-        return Finished(
-            order.loaded, run.adopted.entries, after, state, run.manifest, cost=run.cost
-        )
+        state = pressure.after_compression(state, after + later, threshold)
+        return Finished(base, run.adopted.entries, after, state, run.manifest, cost=run.cost)
 
-    def _take_ahead(self, order: Order) -> Finished | None:
+    def _swapped(self, order: Order, taken: Taken) -> Finished:
+        """What was made ahead of time, with its aftermath as of now: nothing noted is lost."""
+        prepared, now = taken.prepared, self._clock.now()
+        mode = prepared.manifest.get("mode", "summary")
+        state = after_compression(order.state, now, mode=mode)
+        manifest = {
+            **prepared.manifest,
+            "at": now,
+            "prepared": True,
+            "prepared_at": prepared.created_at,
+        }
+        adopted = Adopted(prepared.entries, prepared.tokens)
+        run = Run(adopted, state, manifest, cost=prepared.cost)
+        finished = self._finished(order, run, base=taken.base)
+        return replace(finished, prepared_at=prepared.created_at)
+
+    def keeps(self, session: Session) -> bool:
+        """Is a compression of this list paid for and not stored yet?"""
+        kept = self._unstored.base.session if self._unstored is not None else None
+        return kept is not None and (kept.id, kept.revision) == (session.id, session.revision)
+
+    def _take_unstored(self, order: Order) -> Finished | None:
         """What was paid for already, unless something else is wanted by now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or order.focus:
+        unstored, self._unstored = self._unstored, None
+        if unstored is None or order.focus:
             return None
-        base, session = ahead.base.session, order.loaded.session
-        return ahead if (base.id, base.revision) == (session.id, session.revision) else None
+        base, session = unstored.base.session, order.loaded.session
+        return unstored if (base.id, base.revision) == (session.id, session.revision) else None
 
     async def _unmoved(self, finished: Finished) -> bool:
         """Is nothing there that the compression has not seen?
@@ -167,9 +204,13 @@ class Committer:
             return replace(moved, loaded=current)
         self._memory.adopt(current.session.id, finished.state)
         later = sum(row.tokens for row in order.loaded.rows if row.id > base.last_row_id)
+        age = {}
+        if finished.prepared_at is not None:
+            age["prepared_seconds_ago"] = round(self._clock.now() - finished.prepared_at, 1)
         log.info(
-            "compression done",
+            "compression swapped in" if age else "compression done",
             extra=_facts(order, finished.cost)
+            | age
             | {
                 "parent_session_id": base.session.id,
                 "child_session_id": current.session.id,

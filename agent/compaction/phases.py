@@ -21,6 +21,7 @@ from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, newest_real_user, real_users, text_of
 from agent.model_metadata import IMAGE_TOKENS, Triggers, messages_tokens
+from agent.pressure import TIERS
 
 PRUNE_ENOUGH_RATIO = 0.6
 """Pruning alone is enough if it brings the prompt to this share of the threshold."""
@@ -156,10 +157,14 @@ def _without(messages: Sequence[Message], cut: Boundaries, own: Sequence[int]) -
     return [messages[i] for i in between if i not in skipped]
 
 
-def pruned_only(plan: Plan) -> Attempt | None:
-    """The list after pruning, if the list was too long and pruning alone makes it short enough."""
-    enough = PRUNE_ENOUGH_RATIO * plan.triggers.threshold_tokens
-    if plan.current_projection < plan.triggers.threshold_tokens or _said_exceeds(plan, enough):
+def pruned_only(plan: Plan, *, ahead: bool = False) -> Attempt | None:
+    """The list after pruning, if the list was too long and pruning alone makes it short enough.
+
+    ``ahead``: it is not too long yet; what is said until then has to find room as well.
+    """
+    threshold = plan.triggers.threshold_tokens
+    enough = (PRUNE_ENOUGH_RATIO - (1 - TIERS[0] if ahead else 0.0)) * threshold
+    if (not ahead and plan.current_projection < threshold) or _said_exceeds(plan, enough):
         return None
     pruned = prune_messages(plan.messages, plan.outside)
     shorter = with_changes(plan.messages, pruned)

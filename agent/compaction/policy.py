@@ -184,7 +184,9 @@ def after_compression(
 
     Only a healthy summary ends a cool-down and the row of makeshift ones.
     """
-    done = state.changed(count=state.count + 1, awaiting_usage=True, hold_tokens=0)
+    done = state.changed(
+        count=state.count + 1, awaiting_usage=True, hold_tokens=0, prune_at_tokens=0
+    )
     match mode:
         case "summary":
             return done.changed(

@@ -20,6 +20,10 @@ from agent.redact import redact_sensitive_text
 
 PRUNE_MIN_CHARS = 200
 """A tool result up to this length stays as it is."""
+MIN_RESULT_CHARS = 8000
+"""Shorter results stay: what breaks the prompt cache has to be worth it."""
+MIN_RECLAIM_TOKENS = 4096
+"""Less than this is not stored: the whole prompt behind the change is paid for anew."""
 ARGUMENTS_MIN_CHARS = 500
 LEAF_MIN_CHARS = 200
 STAND_IN = "[Tool result pruned"
@@ -193,6 +197,27 @@ def _newest_of_equal(messages: Sequence[Message], indexes: Sequence[int]) -> dic
             if len(newest) == len(wanted):
                 break
     return {i: newest[text] for i, text in texts.items()}
+
+
+def prunable_results(messages: Sequence[Message], protect_last_n: int) -> dict[int, Message]:
+    """Stand-ins for the long results in front of the protected end: index → shorter message. Pure.
+
+    Nothing if that would gain too little.
+    """
+    old = range(max(0, len(messages) - protect_last_n))
+    places = [
+        i
+        for i in old
+        if messages[i]["role"] == "tool"
+        and not is_stand_in(messages[i])
+        and len(text_of(messages[i]["content"])) >= MIN_RESULT_CHARS
+    ]
+    changes = prune_messages(messages, places)
+    gained = sum(
+        estimate_message_tokens(messages[i]) - estimate_message_tokens(shorter)
+        for i, shorter in changes.items()
+    )
+    return changes if gained >= MIN_RECLAIM_TOKENS else {}
 
 
 def clip_result(message: Message, limit_tokens: int) -> Message:

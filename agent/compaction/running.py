@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.compaction.adoption import Adopted, Checked, check
 from agent.compaction.memory_text import MemoryText, memory_text
@@ -13,7 +15,7 @@ from agent.compaction.policy import after_compression, after_failure, after_wast
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
-from agent.engine_host import EngineHost, accepted_keywords
+from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
 from agent.errors import EngineError
 from agent.messages import to_engine
 from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
@@ -21,6 +23,7 @@ from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTr
 from agent.sessions import CompressionState, LoadedSession
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,46 @@ class EngineRunner:
             host = EngineHost(self._fallback, self._threads, self._clock)
             return await self._run_builtin(self._fallback, host, order, current)
         return run
+
+    async def run_ahead(self, order: Order) -> Run:
+        """Let a twin of the built-in engine work on what is not due yet; nobody waits for it."""
+        if self._builtin is None:
+            raise ValueError("only the built-in engine works ahead of time")
+        twin = self._builtin.twin()
+        twin.ahead = True
+        host = EngineHost(twin, self._threads, self._clock)
+        return await self._run_builtin(twin, host, order, order.size.tokens)
+
+    @property
+    def prunes_results(self) -> bool:
+        """Has the engine a way of its own to shorten tool results only?"""
+        inherited = ContextEngine.prune_tool_results_only
+        return getattr(type(self._engine), "prune_tool_results_only", inherited) is not inherited
+
+    async def prune_results(self, order: Order) -> Checked | None:
+        """What the engine makes of old tool results; None: it changed nothing.
+
+        Raises:
+            EngineError: It failed, or it is busy.
+        """
+        given, rows = to_engine(order.loaded.rows), order.loaded.rows
+
+        def work() -> Checked | None:
+            copies = copy.deepcopy([dict(message) for message in given])
+            answer = self._engine.prune_tool_results_only(copies, order.size.tokens)
+            if not isinstance(answer, tuple) or len(answer) != 2:
+                raise EngineError("the context engine gave back something that is no pruned list")
+            result, count = answer
+            return None if result is copies or not count else check(result, given, rows)
+
+        pruned: Checked | None = await self._host.run(
+            work, "prune_tool_results_only", QUICK_SECONDS
+        )
+        return pruned
+
+    async def beside(self, call: Callable[[], T]) -> T:
+        """Run something that takes a while beside the event loop."""
+        return await asyncio.wrap_future(self._threads.submit(call))
 
     async def _run_builtin(
         self, engine: ContextCompressor, host: EngineHost, order: Order, current: int

@@ -8,27 +8,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import pressure
+from agent.compaction.ahead import PREPARING, Ahead, Preparation
 from agent.compaction.committing import Committer, Job, Notify, blocked_text
 from agent.compaction.detaching import Detachable
 from agent.compaction.memory_text import MemoryText
+from agent.compaction.micro.passes import MicroCompactor, MicroParts
 from agent.compaction.policy import after_usage, blocked_for, in_words, verdict
+from agent.compaction.prune_only import PruneOnly
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
-from agent.messages import is_real_user
+from agent.messages import Draft, is_real_user
 from agent.model_metadata import HYGIENE_RATIO, IMAGE_TOKENS, Measurement
 from agent.ports import (
     Clock,
     CompactionDecision,
+    CompactionOutcome,
     CompactionResult,
     CompactionTrigger,
     IdSource,
     SessionStore,
     Usage,
 )
-from agent.sessions import CompressionState, LoadedSession
+from agent.sessions import CompressionState, LoadedSession, Session
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,12 @@ class CompactionSettings:
     compress_timeout_seconds: float = 600.0
     lease_ttl_seconds: float = 900.0
     """Longer than the time-out, so that a lease outlives the call that it announces."""
+    background: bool = True
+    """Compressions may be prepared before they are due (`SessionCompactor.prepare`)."""
+    cache_ttl_seconds: float = 300.0
+    """How long the provider keeps a prompt; 0: it keeps none, so another list costs nothing."""
+    prune_from_tokens: int = 0
+    """Prompt size from which on old tool results are shortened by themselves; 0: never."""
 
 
 class SessionCompactor:
@@ -64,6 +74,7 @@ class SessionCompactor:
         on_limit: Callable[[int], None] = lambda tokens: None,
         memory_text: MemoryText | None = None,
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
+        micro: MicroParts | None = None,
     ) -> None:
         """Take the parts of one conversation.
 
@@ -78,6 +89,7 @@ class SessionCompactor:
             on_limit: Told when the provider named a smaller window than was assumed.
             memory_text: What the memory wants every summary to keep; it may fail or be slow.
             image_tokens: What a picture takes in a model's prompts (`agent.image_tokens`).
+            micro: For micro-compaction; only beside the built-in engine.
         """
         self._settings = settings or CompactionSettings()
         self._runner = EngineRunner(
@@ -89,14 +101,33 @@ class SessionCompactor:
             memory=memory_text,
         )
         self._memory = StateMemory(store, image_tokens)
+        self._ahead = Ahead(
+            self._runner,
+            self._memory,
+            store,
+            clock,
+            ids,
+            lease_ttl_seconds=self._settings.lease_ttl_seconds,
+        )
+        self._prune = PruneOnly(
+            self._runner, self._memory, store, from_tokens=self._settings.prune_from_tokens
+        )
         self._committer = Committer(
             self._runner,
             self._memory,
             store,
             clock,
             ids,
+            self._ahead,
             in_place=self._settings.in_place,
             lease_ttl_seconds=self._settings.lease_ttl_seconds,
+        )
+        self._store = store
+        builtin = self._runner.builtin
+        self._micro = (
+            MicroCompactor(micro, builtin, self._memory, store, clock, held=self._is_held)
+            if micro is not None and builtin is not None and self._settings.enabled
+            else None
         )
         self._clock = clock
         self._on_limit = on_limit
@@ -138,7 +169,10 @@ class SessionCompactor:
         if not self._settings.enabled:
             return CompactionDecision(False, size.tokens, threshold, "compression is off")
         if threshold <= 0 or not size.reaches(threshold):
-            return CompactionDecision(False, size.tokens, threshold)
+            prune = self._prune.wanted(self._order(loaded, "prune"))
+            return CompactionDecision(False, size.tokens, threshold, prune=prune)
+        if self._ahead.running:  # it is there soon, and until then there is room behind the trigger
+            return CompactionDecision(False, size.tokens, threshold, PREPARING)
         state, now = self._memory.state(loaded), self._clock.now()
         found = verdict(state, now, size)
         reason = "" if found.allowed else in_words(state, found.reason or "", now)
@@ -169,18 +203,16 @@ class SessionCompactor:
         job = self._job
         if job is not None and job.running and trigger in ("overflow", "manual"):
             await job.over()  # there is no way around it, and it is paid for already
-        loaded = self._memory.current(loaded)
-        order = Order(
-            loaded=loaded,
-            trigger=trigger,
-            size=self.measure(loaded),
-            prefix_tokens=self._memory.prefix_tokens(loaded.session.prefix),
-            image_tokens=self._memory.image_tokens(loaded.session.prefix),
-            focus=focus,
-            overflow_proven=overflow_proven,
-        )
+        if self._micro is not None and trigger == "manual":
+            loaded = await self._micro.settled(loaded)
+        if trigger in ("overflow", "manual", "hygiene"):
+            await self._ahead.over()  # the same: what would be made now is nearly made
+        order = self._order(loaded, trigger, focus=focus, overflow_proven=overflow_proven)
+        loaded = order.loaded
         if (refused := self._refusal(order)) is not None:
             return refused
+        if trigger == "prune":
+            return await self._prune(order)
         self._job = job = Detachable(
             lambda job: self._committer.carry_out(order, job, notify), name="compression"
         )
@@ -205,9 +237,88 @@ class SessionCompactor:
             return order.unchanged("aborted", "the conversation is being compressed already")
         if not order.force and self._turn_count == (_turn_of(loaded), MAX_PER_TURN):
             return order.unchanged("aborted", f"it was compressed {MAX_PER_TURN} times already")
-        if order.trigger in ("preflight", "loop") and not (decision := self.due(loaded)).due:
-            return order.unchanged("aborted" if decision.reason else "not_needed", decision.reason)
+        match order.trigger:
+            case "preflight" | "loop" if not (decision := self.due(loaded)).due:
+                outcome: CompactionOutcome = "aborted" if decision.reason else "not_needed"
+                return order.unchanged(outcome, decision.reason)
+            case "prune" if not self._prune.wanted(order):
+                return order.unchanged("not_needed", "there is room")
+            case "prune" | "expired" if self._ahead.running:
+                return order.unchanged("not_needed", PREPARING)
+            case "expired" if not verdict(order.state, self._clock.now(), order.size).allowed:
+                return order.unchanged("not_needed", "compression is held")
         return None
+
+    def _order(
+        self,
+        loaded: LoadedSession,
+        trigger: CompactionTrigger,
+        *,
+        focus: str | None = None,
+        overflow_proven: bool = False,
+    ) -> Order:
+        loaded = self._memory.current(loaded)
+        return Order(
+            loaded=loaded,
+            trigger=trigger,
+            size=self.measure(loaded),
+            prefix_tokens=self._memory.prefix_tokens(loaded.session.prefix),
+            image_tokens=self._memory.image_tokens(loaded.session.prefix),
+            focus=focus,
+            overflow_proven=overflow_proven,
+        )
+
+    # --- ahead of time --------------------------------------------------------------------------
+
+    @property
+    def prepares(self) -> bool:
+        """Does it compress ahead of time? Only the built-in engine does."""
+        settings = self._settings
+        return settings.enabled and settings.background and self._runner.builtin is not None
+
+    def is_crowded(self, session: Session) -> bool:
+        """Cheap: may it be time to prepare a compression of this session?"""
+        return self.prepares and self._ahead.is_crowded(session)
+
+    async def prepare(self, loaded: LoadedSession) -> Preparation:
+        """Make the compression that will be due soon, and keep it in the store.
+
+        Nothing of it holds up the conversation. It never raises for a failure of the model, which
+        is remembered with the session, and of which the user hears nothing. Cancelled, it goes on.
+        """
+        if not self.prepares:
+            return Preparation("not_needed", "nothing is compressed ahead of time")
+        if self._job is not None and self._job.running:
+            return Preparation("not_now", "the conversation is being compressed already")
+        return await self._ahead.prepare(loaded)
+
+    async def swap_if_cold(self, loaded: LoadedSession) -> LoadedSession:
+        """At the start of a turn: take what is prepared if the provider has forgotten the prompt.
+
+        The whole prompt is paid for anew then in any case, and the shorter one costs less.
+        """
+        anchor = loaded.session.anchor
+        if not self.prepares or anchor is None or not self.is_crowded(loaded.session):
+            return loaded
+        answered_at = next(
+            (row.created_at for row in reversed(loaded.rows) if row.id == anchor.through_row_id),
+            None,
+        )
+        idle = -1.0 if answered_at is None else self._clock.now() - answered_at
+        if idle < self._settings.cache_ttl_seconds:  # also where the clock was set back
+            return loaded
+        if await self._store.prepared(loaded.session.id) is None:
+            return loaded
+        return (await self.compact(loaded, "expired")).loaded
+
+    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
+        if self._micro is not None:
+            await self._micro.after_turn(seen, final)
+
+    def _is_held(self, loaded: LoadedSession) -> bool:
+        """Is a compression of this list at work, or paid for and not stored yet?"""
+        at_work = self._job is not None and self._job.running
+        return at_work or self._ahead.running or self._committer.keeps(loaded.session)
 
     # --- what comes back ------------------------------------------------------------------------
 
