@@ -146,6 +146,21 @@ class ThinkingMismatch(ModelBadRequest):
     """A thinking block is bound to another prefix."""
 
 
+class CompactionRefused(ModelBadRequest):
+    """The provider's own compaction did not work, or its result was refused when it came back.
+
+    ``code``: the provider's word for it (``compaction_…``), or one of `agent.llm.native`.
+    """
+
+    def __init__(self, message: str, *, code: str = "", request_id: str | None = None) -> None:
+        super().__init__(message, request_id=request_id)
+        self.code = code
+
+
+class BlockUnsendable(ModelBadRequest):
+    """The list begins with a provider's summary that nobody but its maker can read."""
+
+
 class ModelUnavailable(ModelError):
     """The provider can not answer now."""
 

@@ -102,8 +102,8 @@ def raw_blocks(message: Message) -> list[Block] | None:
 
 
 def is_compaction(blocks: Sequence[Block]) -> bool:
-    """A message that stands for everything before it."""
-    return bool(blocks) and all(b.get("type") == "compaction" for b in blocks)
+    """Does it begin with what stands for everything before it?"""
+    return bool(blocks) and blocks[0].get("type") == "compaction"
 
 
 def only_thinking(blocks: Sequence[Block]) -> bool:

@@ -11,27 +11,42 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import (
+    CompactionRefused,
     ModelAuthError,
     ModelBadRequest,
     ModelConnectionError,
     ModelError,
+    ModelNotFound,
     ModelTimeout,
     OutputLimitTooHigh,
 )
 from agent.llm.answers import message_of
 from agent.llm.background import in_daemon_thread
 from agent.llm.failures import Refusal, classify, retry_after, without_secret
+from agent.llm.native import (
+    NOT_KNOWN,
+    NativeControls,
+    betas_of,
+    block_left_out,
+    cleared_tokens,
+    is_beta,
+    the_block,
+)
+from agent.llm.native_block import readable_text
 from agent.llm.thinking import ThinkingControls
 from agent.llm.validator import validate
 from agent.llm.wire import Body, build_body
 from agent.messages import clean_text
-from agent.ports import Clock, ModelRequest, ModelResponse, Usage
+from agent.ports import Clock, ModelRequest, ModelResponse, NativeSummary, Usage
 from agent.prompt_caching import cache_marks, is_native
 
 if TYPE_CHECKING:
     import anthropic
-    from anthropic.lib.streaming import AsyncMessageStream
-    from anthropic.types import Message as ApiMessage
+    from anthropic.lib.streaming import AsyncMessageStream, BetaAsyncMessageStream
+    from anthropic.types import Message
+    from anthropic.types.beta import BetaMessage
+
+    ApiMessage = Message | BetaMessage
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 MAX_NAME_CHARS = 200
@@ -53,7 +68,8 @@ def preload() -> None:
 class AnthropicModel:
     """A model behind the Messages API (`agent.ports.LanguageModel`).
 
-    Retries nothing but a request whose thinking parameters the endpoint does not know.
+    Retries nothing but a request for what the endpoint does not know or take of it: parameters of
+    thinking, edits of the context, a summary that was its own.
     """
 
     def __init__(
@@ -83,6 +99,7 @@ class AnthropicModel:
         self._clock = clock
         self._base_url = base_url
         self._thinking = ThinkingControls(name, thinking, drop_unbound=drop_unbound_thinking)
+        self._native = NativeControls(name, base_url)
         self._diagnoses = is_native(base_url) if diagnoses is None else diagnoses
         self._slots = asyncio.Semaphore(max_concurrent_requests)
         self._answer_deadline_seconds = answer_deadline_seconds
@@ -99,26 +116,24 @@ class AnthropicModel:
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
-        body = self._body(request)
-        if self._max_output_tokens is not None and request.model is None:
-            body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
-        if self._diagnoses and request.cache_ttl is not None and not request.side_task:
-            body["diagnostics"] = {"previous_message_id": request.previous_answer_id or None}
-        bare = dict(body)
         while True:
             level = self._thinking.level
-            if not request.side_task:
-                self._thinking.add_to(body)
+            body = self._conversation_body(request)
+            self._native.add_edits(body, request.edits)
             try:
-                return await self._stream(body, on_text)
+                response = await self._stream(body, on_text)
+                return replace(response, block_left_out=block_left_out(request.messages, body))
             except OutputLimitTooHigh as exc:
                 self._learn_output_limit(exc, request)
                 raise
             except ModelBadRequest as exc:
-                if self._thinking.refused(exc, body, level) or self._no_diagnoses(exc, bare):
-                    body = dict(bare)
+                if (
+                    self._thinking.refused(exc, body, level)
+                    or self._no_diagnoses(exc, body)
+                    or self._native.refused(exc, body)
+                ):
                     continue
-                if type(exc) is ModelBadRequest:
+                if type(exc) in (ModelBadRequest, CompactionRefused):
                     rules = validate(body, continues_pause=request.continues_pause)
                     log.warning(
                         "The provider refused a request",
@@ -126,13 +141,50 @@ class AnthropicModel:
                     )
                 raise
 
-    async def count_tokens(self, request: ModelRequest) -> int | None:
-        body = self._body(request)
-        del body["max_tokens"]
+    async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
+        """Have the provider summarise the request's messages (`agent.ports.CompactingModel`)."""
+        self._native.require_compaction()
+        body = self._conversation_body(request)
+        body.pop("diagnostics", None)
+        body["compaction"] = {"type": "summarize"}
+        if instructions.strip():
+            body["compaction"]["instructions"] = clean_text(instructions)
+        _name_betas(body)
         try:
+            # Whole, not as a stream: the block has to come back to the letter.
+            deadline = self._answer_deadline_seconds
+            async with self._request(deadline) as client:
+                message = await client.beta.messages.create(**body, timeout=deadline)
+                try:
+                    block = the_block(message.content, str(message.stop_reason))
+                except (TypeError, AttributeError) as exc:
+                    raise self._native.no_compaction("the answer could not be read") from exc
+                return NativeSummary(
+                    block=block,
+                    text=clean_text(readable_text(block)),
+                    maker=self._native.maker,
+                    usage=_compaction_usage(message),
+                    model=_name(message.model),
+                )
+        except (ModelBadRequest, ModelNotFound) as exc:
+            if isinstance(exc, CompactionRefused) and exc.code == NOT_KNOWN:
+                raise self._native.no_compaction(str(exc)) from exc
+            raise self._native.not_compacted(exc, body) from exc
+
+    @property
+    def missing_native(self) -> tuple[str, ...]:
+        """What of native context management the endpoint was found not to have, in words."""
+        return self._native.missing
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        try:
+            body = self._body(request)
+            del body["max_tokens"]
             async with self._request(COUNT_DEADLINE_SECONDS) as client:
-                count = await client.messages.count_tokens(**body)
-                return _told(count, "input_tokens")
+                if is_beta(body):
+                    _name_betas(body)
+                    return _told(await client.beta.messages.count_tokens(**body), "input_tokens")
+                return _told(await client.messages.count_tokens(**body), "input_tokens")
         except ModelError as exc:
             log.info("No token count from the provider", extra={"reason": type(exc).__name__})
             return None
@@ -157,22 +209,36 @@ class AnthropicModel:
         model = request.model or self._name
         if request.cache_ttl is not None and not cache_marks(model, self._base_url).on:
             request = replace(request, cache_ttl=None)
-        return build_body(request, model)
+        return build_body(request, model, maker=self._native.reader(request.messages))
+
+    def _conversation_body(self, request: ModelRequest) -> Body:
+        """The body with what this endpoint takes beside the messages."""
+        body = self._body(request)
+        if self._max_output_tokens is not None and request.model is None:
+            body["max_tokens"] = min(body["max_tokens"], self._max_output_tokens)
+        if request.side_task:
+            return body
+        if self._diagnoses and request.cache_ttl is not None:
+            body["diagnostics"] = {"previous_message_id": request.previous_answer_id or None}
+        self._thinking.add_to(body)
+        return body
 
     def _no_diagnoses(self, error: ModelBadRequest, body: Body) -> bool:
         """Was the question for a diagnosis refused? Then it is not put again."""
         if "diagnostics" not in body or "diagnostics" not in str(error):
             return False
         self._diagnoses = False
-        del body["diagnostics"]
         return True
 
     async def _stream(self, body: Body, on_text: Callable[[str], None] | None) -> ModelResponse:
-        async with (
-            self._request(self._answer_deadline_seconds) as client,
-            client.messages.stream(**body) as stream,
-        ):
-            return await _read(stream, _TextOut(on_text))
+        out = _TextOut(on_text)
+        async with self._request(self._answer_deadline_seconds) as client:
+            if not is_beta(body):
+                async with client.messages.stream(**body) as stream:
+                    return await _read(stream, out)
+            _name_betas(body)
+            async with client.beta.messages.stream(**body) as beta_stream:
+                return await _read(beta_stream, out)
 
     def _learn_output_limit(self, error: OutputLimitTooHigh, request: ModelRequest) -> None:
         """What the model can never do is not asked for again; beside a prompt it may be less."""
@@ -208,6 +274,7 @@ class AnthropicModel:
             status=exc.status_code,
             kind=str(exc.type or ""),
             text=clean_text(without_secret(str(text), self._api_key)),
+            code=exc.error_code or "",
             request_id=exc.request_id,
             retry_after_seconds=retry_after(exc.response.headers, self._clock.now()),
         )
@@ -261,7 +328,14 @@ class _TextOut:
             self._on_text(delta)
 
 
-async def _read(stream: AsyncMessageStream[None], out: _TextOut) -> ModelResponse:
+def _name_betas(body: Body) -> None:
+    """In one header, in place: the SDK would let ours replace its own."""
+    body["extra_headers"] = {"anthropic-beta": ",".join(betas_of(body))}
+
+
+async def _read(
+    stream: AsyncMessageStream[None] | BetaAsyncMessageStream[None], out: _TextOut
+) -> ModelResponse:
     """Read to the end mark.
 
     Raises:
@@ -289,12 +363,9 @@ async def _read(stream: AsyncMessageStream[None], out: _TextOut) -> ModelRespons
 
 
 def _response(message: ApiMessage) -> ModelResponse:
-    extra = message.model_extra or {}
-    dropped = [
-        t
-        for t in extra.get("input_transformations") or ()
-        if isinstance(t, dict) and t.get("type") == "thinking_dropped"
-    ]
+    told = getattr(message, "input_transformations", None) or ()
+    changes = [t if isinstance(t, dict) else t.to_dict() for t in told]
+    dropped = [t for t in changes if t.get("type") == "thinking_dropped"]
     if dropped:
         reasons = sorted({str(t.get("reason", ""))[:40] for t in dropped})
         log.info("The provider dropped thinking", extra={"blocks": len(dropped), "why": reasons})
@@ -305,6 +376,7 @@ def _response(message: ApiMessage) -> ModelResponse:
         model=_name(message.model),
         dropped_thinking=len(dropped),
         answer_id=_name(message.id),
+        cleared_tokens=cleared_tokens(getattr(message, "context_management", None)),
         cache_diagnosis=_diagnosis(message),
     )
 
@@ -315,22 +387,39 @@ def _name(value: object) -> str:
 
 def _diagnosis(message: ApiMessage) -> str:
     """What the provider says has changed; it may not know yet when it answers."""
-    reason = getattr(message.diagnostics, "cache_miss_reason", None)
+    reason = getattr(getattr(message, "diagnostics", None), "cache_miss_reason", None)
     kind = getattr(reason, "type", "")
     return kind.removesuffix("_changed") if isinstance(kind, str) else ""
 
 
 def _usage(message: ApiMessage) -> Usage | None:
-    raw = message.usage
-    usage = Usage(
+    """What the answer took. Of several passes over the prompt the last one tells its size."""
+    passes = _iterations(message, "message")
+    usage = _taken(passes[-1] if passes else message.usage, _name(message.model))
+    # Some servers report nothing: that is no measurement of an empty prompt.
+    return usage if usage.prompt_tokens > 0 else None
+
+
+def _compaction_usage(message: BetaMessage) -> Usage | None:
+    """What a compaction took: told apart, and in no total."""
+    passes = _iterations(message, "compaction")
+    usage = _taken(passes[-1] if passes else message.usage, _name(message.model))
+    return usage if usage.prompt_tokens > 0 else None
+
+
+def _iterations(message: ApiMessage, kind: str) -> list[Any]:
+    found = getattr(message.usage, "iterations", None)
+    return [each for each in found or () if getattr(each, "type", "") == kind]
+
+
+def _taken(raw: Any, model: str) -> Usage:
+    return Usage(
         input_tokens=int(raw.input_tokens or 0),
         output_tokens=int(raw.output_tokens or 0),
         cache_read_tokens=int(raw.cache_read_input_tokens or 0),
         cache_write_tokens=int(raw.cache_creation_input_tokens or 0),
-        model=_name(message.model),
+        model=model,
     )
-    # Some servers report nothing: that is no measurement of an empty prompt.
-    return usage if usage.prompt_tokens > 0 else None
 
 
 def _told(answer: object, name: str) -> int | None:

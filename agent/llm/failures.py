@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 from agent.errors import (
+    CompactionRefused,
     ContextOverflow,
     ModelAuthError,
     ModelBadRequest,
@@ -31,6 +32,8 @@ MAX_TEXT_CHARS = 300
 MAX_READ_CHARS = 2000
 """Of a refusal; what a stranger's server sends must not keep the event loop busy."""
 LONG_CONTEXT_TIER_TOKENS = 200_000
+COMPACTION_UNAVAILABLE = "compaction_unavailable"
+"""The one of them that a repeat may heal."""
 _MIN_LIMIT_TOKENS, _MAX_LIMIT_TOKENS = 1024, 10_000_000
 _SECRET = re.compile(r"\bsk-[\w.*…-]+|\bBearer\s+\S+", re.IGNORECASE)
 _KEY_PIECE_CHARS = 8
@@ -131,6 +134,7 @@ _THINKING = re.compile(
     r"|expected `thinking` or `redacted_thinking`",
     re.IGNORECASE,
 )
+_COMPACTION_CODE = re.compile(r"\bcompaction_[a-z_]+")
 _IMAGE = re.compile(
     r"could not process image|image (exceeds|dimensions)|many-image requests"
     r"|does not match the provided media type",
@@ -151,6 +155,8 @@ class Refusal:
     kind: str = ""
     """The provider's error type, "" if the body was not in its format."""
     text: str = ""
+    code: str = ""
+    """The provider's name of the cause, where its type says too little."""
     request_id: str | None = None
     retry_after_seconds: float | None = None
 
@@ -163,6 +169,8 @@ def classify(refusal: Refusal) -> ModelError:
     if kind in ("authentication_error", "permission_error") or status in (401, 403):
         # Nothing of the provider's text: some servers repeat a piece of the key in it.
         return ModelAuthError(f"the provider refused the key (status {status})", request_id=rid)
+    if (code := compaction_code(refusal)) and code != COMPACTION_UNAVAILABLE:
+        return CompactionRefused(said, code=code, request_id=rid)
     limited = kind == "rate_limit_error" or status == 429
     if kind == "billing_error" or status == 402 or (not limited and _has(text, _QUOTA)):
         return ModelQuotaError(f"the account can not pay: {said}", request_id=rid)
@@ -172,7 +180,7 @@ def classify(refusal: Refusal) -> ModelError:
         if "long context" in text.lower():
             return ContextOverflow(said, limit_tokens=LONG_CONTEXT_TIER_TOKENS, request_id=rid)
         return ModelRateLimited(said, retry_after_seconds=retry, request_id=rid)
-    if kind == "overloaded_error" or status == 529:
+    if kind == "overloaded_error" or status == 529 or code:
         return ModelOverloaded(said, retry_after_seconds=retry, request_id=rid)
     if kind == "timeout_error" or status in (408, 504):
         return ModelTimeout(said, retry_after_seconds=retry, request_id=rid)
@@ -194,6 +202,15 @@ def classify(refusal: Refusal) -> ModelError:
     if kind or status >= 400:
         return _bad_request(text, said, rid)
     return ModelConnectionError(f"the stream broke off: {said}", request_id=rid)
+
+
+def compaction_code(refusal: Refusal) -> str:
+    """Which of the errors about its own compaction the provider names; "": none."""
+    if refusal.code.startswith("compaction_"):
+        return refusal.code
+    # In the text only where it is the code and nothing else: some gateways drop the details.
+    found = _COMPACTION_CODE.match(refusal.text.strip())
+    return found[0] if found and not refusal.code else ""
 
 
 def _too_large(text: str, said: str, retry: float | None, rid: str | None) -> ModelError:

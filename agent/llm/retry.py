@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent.errors import (
+    CompactionRefused,
     ContextOverflow,
     ModelAuthError,
     ModelError,
     ModelNotFound,
     ModelUnavailable,
 )
-from agent.ports import Clock, LanguageModel, ModelRequest, ModelResponse
+from agent.llm.native import NOT_KNOWN
+from agent.ports import (
+    Clock,
+    CompactingModel,
+    LanguageModel,
+    ModelRequest,
+    ModelResponse,
+    NativeSummary,
+)
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +135,32 @@ class RetryingModel:
             return response
         raise AssertionError("a chain is never empty")
 
+    async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
+        """As `agent.ports.CompactingModel`: by the first model only, whose block it is to be."""
+        model = self._models[0]
+        if not isinstance(model, CompactingModel):
+            raise CompactionRefused("this model has no compaction of its own", code=NOT_KNOWN)
+        compacting = model
+        self._check_key(_CHAT)
+        ends_at = self._clock.monotonic() + self._policy.deadline_seconds
+        try:
+            summary = await self._persist(
+                lambda: compacting.compact(request, instructions=instructions), model.name, ends_at
+            )
+        except ModelAuthError as exc:
+            self._refused[_CHAT] = _Refused(str(exc), self._next_attempt())
+            raise
+        except ModelError:
+            self._key_worked(_CHAT)
+            raise
+        self._key_worked(_CHAT)
+        return summary
+
+    @property
+    def missing_native(self) -> tuple[str, ...]:
+        """What of native context management the first model's endpoint was found not to have."""
+        return tuple(getattr(self._models[0], "missing_native", ()))
+
     async def count_tokens(self, request: ModelRequest) -> int | None:
         return None if self._is_refused() else await self._models[0].count_tokens(request)
 
@@ -136,11 +174,17 @@ class RetryingModel:
     async def _try_model(
         self, model: LanguageModel, request: ModelRequest, shown: _Shown, ends_at: float
     ) -> ModelResponse:
+        async def ask() -> ModelResponse:
+            shown.begin()
+            return await model.respond(request, on_text=shown.on_text)
+
+        return await self._persist(ask, model.name, ends_at)
+
+    async def _persist(self, ask: Callable[[], Awaitable[T]], model: str, ends_at: float) -> T:
         failures = 0
         while True:
-            shown.begin()
             try:
-                return await model.respond(request, on_text=shown.on_text)
+                return await ask()
             except ModelUnavailable as exc:
                 failures += 1
                 delay = self._policy.delay_seconds(failures, exc, self._random())
@@ -149,7 +193,7 @@ class RetryingModel:
                 log.info(
                     "The model failed, trying again",
                     extra={
-                        "model": model.name,
+                        "model": model,
                         "reason": type(exc).__name__,
                         "delay_seconds": round(delay, 2),
                         "request_id": exc.request_id,

@@ -1,6 +1,6 @@
 """Owns the rules that every outgoing request keeps; says which are broken, and where.
 
-W1   the first turn is the user's (a compaction block may stand before it)
+W1   the first turn is the user's, or begins with a compaction block, which stands nowhere else
 W2   roles alternate
 W3   every call is answered exactly once in the next turn, results first in it
 W4   every result answers a call of the turn before
@@ -94,9 +94,14 @@ def _order(turns: Sequence[_Turn], continues_pause: bool) -> Iterator[Violation]
         yield Violation("W1", "messages", "no message at all")
         return
     first, last = turns[0], turns[-1]
-    compacted = all(b.get("type") == "compaction" for b in first.blocks)
+    compacted = bool(first.blocks) and first.blocks[0].get("type") == "compaction"
     if first.role != "user" and not compacted:
         yield Violation("W1", first.path, f"the first role is {first.role}")
+    for turn in turns:
+        if any(
+            turn is not first or block is not first.blocks[0] for block in turn.of("compaction")
+        ):
+            yield Violation("W1", turn.path, "a compaction block behind other content")
     for before, turn in itertools.pairwise(turns):
         if before.role == turn.role:
             yield Violation("W2", turn.path, f"{turn.role} follows {before.role}")
@@ -240,16 +245,30 @@ class ThinkingLedger:
 
     def __init__(self) -> None:
         self._issued: dict[str, set[bytes]] = {}
+        self._compacted: dict[str, Any] = {}
+        """A compaction block → the prefix that it stands for."""
 
     def record(self, body: Body, answer: Sequence[Block]) -> None:
         """An answer to this request came."""
         prefix = hashlib.blake2b()
-        for unit, _, _ in _units(body):
-            prefix.update(unit)
+        for unit, _, block in _units(body):
+            prefix = self._behind(prefix, unit, block)
         for block in answer:
             if block.get("type") in THINKING_TYPES:
                 self._issued.setdefault(_canonical(block), set()).add(prefix.digest())
+            elif block.get("type") == "compaction":
+                self._compacted[_canonical(block)] = prefix.copy()
             prefix.update(_unit("assistant", block))
+
+    def _behind(self, prefix: Any, unit: bytes, block: Block) -> Any:
+        """The prefix behind one more piece; the provider's summary stands for what it replaced."""
+        replaced = None
+        if block.get("type") == "compaction":
+            replaced = self._compacted.get(_canonical(block))
+        if replaced is not None:
+            return replaced.copy()
+        prefix.update(unit)
+        return prefix
 
     def violations(self, body: Body) -> Iterator[Violation]:
         """Thinking blocks of a request that were not issued so."""
@@ -261,7 +280,7 @@ class ThinkingLedger:
                     yield Violation("W11", path, "thinking that was never issued")
                 elif prefix.digest() not in behind:
                     yield Violation("W11", path, "thinking behind another prefix")
-            prefix.update(unit)
+            prefix = self._behind(prefix, unit, block)
 
 
 def _units(body: Body) -> Iterator[tuple[bytes, str, Block]]:

@@ -17,6 +17,7 @@ from typing import Any
 from agent.llm import images
 from agent.llm.answers import is_compaction, only_thinking, plain_blocks, raw_blocks
 from agent.llm.clean import clean_json
+from agent.llm.native_block import compaction_block, sendable_block
 from agent.messages import Message, ToolSchema, clean_text
 from agent.ports import ModelRequest
 from agent.prompt_caching import apply_anthropic_cache_control
@@ -42,9 +43,12 @@ _MAX_NAME_CHARS = 128
 _MAX_ID_CHARS = 64
 
 
-def build_body(request: ModelRequest, model: str) -> Body:
-    """The request as keyword arguments of the SDK."""
-    turns = map_messages(request.messages, continues_pause=request.continues_pause)
+def build_body(request: ModelRequest, model: str, *, maker: str = "") -> Body:
+    """The request as keyword arguments of the SDK.
+
+    ``maker``: who reads it, for summaries that only their maker reads; "": nobody may.
+    """
+    turns = map_messages(request.messages, continues_pause=request.continues_pause, maker=maker)
     system = system_blocks(request.system)
     if request.cache_ttl is not None:
         head: list[Any] = [{"role": "system", "content": system}] if system else []
@@ -81,14 +85,26 @@ def map_tools(tools: Iterable[ToolSchema]) -> list[Block]:
     ]
 
 
-def map_messages(messages: Sequence[Message], *, continues_pause: bool = False) -> list[Body]:
-    """Alternating turns of block lists, from the user to the user."""
+def map_messages(
+    messages: Sequence[Message], *, continues_pause: bool = False, maker: str = ""
+) -> list[Body]:
+    """Alternating turns of block lists, from the user to the user.
+
+    Only the provider's own summary may stand before the first turn of the user, and where its
+    maker does not get it back, its text opens the list.
+    """
     turns = _Turns()
     at = 0
     while at < len(messages):
         message = messages[at]
         at += 1
         match message["role"]:
+            case "assistant" if compaction_block(message) is not None:
+                block = sendable_block(message, maker) if at == 1 else None
+                if block is not None:
+                    turns.add("assistant", [block])
+                else:
+                    turns.add("user", _user_blocks(message))
             case "assistant":
                 first_result = at
                 while at < len(messages) and messages[at]["role"] == "tool":
