@@ -16,6 +16,11 @@ _kept: set[asyncio.Task[Any]] = set()
 """Keeps the tasks alive, whatever becomes of their owner: the loop holds only weak references."""
 
 
+def at_work() -> int:
+    """How many pieces of such work are not over yet, in all conversations."""
+    return len(_kept)
+
+
 class Detachable(Generic[T]):
     """One piece of work in a task of its own.
 
