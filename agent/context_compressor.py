@@ -188,9 +188,14 @@ class ContextCompressor(ContextEngine):
         self._state = state
         self.compression_count = state.count
 
-    def twin(self) -> ContextCompressor:
-        """Another engine with the same settings, for work beside this one."""
+    def twin(self, side_model: SideModel | None = None) -> ContextCompressor:
+        """Another engine with the same settings, for work beside this one.
+
+        ``side_model``: who makes its summaries; None: whoever makes those of this one.
+        """
         twin = copy.copy(self)
+        if side_model is not None:
+            twin._ladder = self._ladder.asking(side_model)
         twin._spending = Spending()
         twin.last_attempt = LastAttempt()
         return twin

@@ -146,6 +146,7 @@ class HygieneNet:
     ) -> LoadedSession:
         if not isinstance(compactor, SessionCompactor):
             return loaded
+        loaded = await compactor.swap_if_cold(loaded)
         result = await maybe_compress_session(
             loaded,
             engine=compactor.engine,

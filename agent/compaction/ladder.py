@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from dataclasses import dataclass
 
@@ -68,6 +69,12 @@ class SummaryLadder:
     def summary_model(self) -> str | None:
         """Makes the summaries; None: the main model does."""
         return self._summary_model
+
+    def asking(self, side_model: SideModel) -> SummaryLadder:
+        """The same ladder, whose calls somebody else makes; what is learned is shared."""
+        other = copy.copy(self)
+        other._side_model = side_model
+        return other
 
     def climb(
         self,

@@ -19,7 +19,13 @@ from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
 from agent.errors import EngineError
 from agent.messages import to_engine
 from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
-from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger
+from agent.ports import (
+    Clock,
+    CompactionOutcome,
+    CompactionResult,
+    CompactionTrigger,
+    SideModel,
+)
 from agent.sessions import CompressionState, LoadedSession
 
 log = logging.getLogger(__name__)
@@ -84,8 +90,10 @@ class EngineRunner:
         fallback: ContextCompressor | None,
         timeout_seconds: float,
         memory: MemoryText | None = None,
+        ahead_model: SideModel | None = None,
     ) -> None:
         self._engine = engine
+        self._ahead_model = ahead_model
         self._builtin = engine if isinstance(engine, ContextCompressor) else None
         self._threads = threads or DaemonThreads()
         self._host = EngineHost(engine, self._threads, clock)
@@ -124,7 +132,7 @@ class EngineRunner:
         """Let a twin of the built-in engine work on what is not due yet; nobody waits for it."""
         if self._builtin is None:
             raise ValueError("only the built-in engine works ahead of time")
-        twin = self._builtin.twin()
+        twin = self._builtin.twin(self._ahead_model)
         twin.ahead = True
         host = EngineHost(twin, self._threads, self._clock)
         return await self._run_builtin(twin, host, order, order.size.tokens)

@@ -30,6 +30,7 @@ from agent.ports import (
     CompactionTrigger,
     IdSource,
     SessionStore,
+    SideModel,
     Usage,
 )
 from agent.sessions import CompressionState, LoadedSession, Session
@@ -73,8 +74,10 @@ class SessionCompactor:
         fallback: ContextCompressor | None = None,
         on_limit: Callable[[int], None] = lambda tokens: None,
         memory_text: MemoryText | None = None,
+        ahead_model: SideModel | None = None,
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
         micro: MicroParts | None = None,
+        on_result: Callable[[CompactionTrigger, CompactionResult], None] = lambda why, what: None,
     ) -> None:
         """Take the parts of one conversation.
 
@@ -88,10 +91,13 @@ class SessionCompactor:
             fallback: Steps in for a third-party engine, only after a proven overflow.
             on_limit: Told when the provider named a smaller window than was assumed.
             memory_text: What the memory wants every summary to keep; it may fail or be slow.
+            ahead_model: Makes the summaries that nobody waits for; None: the engine's own.
             image_tokens: What a picture takes in a model's prompts (`agent.image_tokens`).
             micro: For micro-compaction; only beside the built-in engine.
+            on_result: Told of the end of each compression, also one that nobody waits for any more.
         """
         self._settings = settings or CompactionSettings()
+        self._on_result = on_result
         self._runner = EngineRunner(
             engine,
             clock,
@@ -99,6 +105,7 @@ class SessionCompactor:
             fallback=fallback,
             timeout_seconds=self._settings.compress_timeout_seconds,
             memory=memory_text,
+            ahead_model=ahead_model,
         )
         self._memory = StateMemory(store, image_tokens)
         self._ahead = Ahead(
@@ -214,7 +221,7 @@ class SessionCompactor:
         if trigger == "prune":
             return await self._prune(order)
         self._job = job = Detachable(
-            lambda job: self._committer.carry_out(order, job, notify), name="compression"
+            lambda job: self._carry_out(order, job, notify), name="compression"
         )
         result = await job.wait()
         if result.outcome == "compressed" and not order.force:
@@ -222,6 +229,11 @@ class SessionCompactor:
             if self._turn_count[0] == turn:
                 count += self._turn_count[1]
             self._turn_count = (turn, count)
+        return result
+
+    async def _carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
+        result = await self._committer.carry_out(order, job, notify)
+        self._on_result(order.trigger, result)
         return result
 
     def _refusal(self, order: Order) -> CompactionResult | None:
