@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -111,8 +111,16 @@ def miss_cause(
 class CacheWatch:
     """Remembers the last request of each conversation that was busy lately."""
 
-    def __init__(self, clock: Clock, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_conversations: int = MAX_CONVERSATIONS,
+        on_miss: Callable[[str], None] = lambda cause: None,
+    ) -> None:
+        """``on_miss``: told of the cause of each."""
         self._clock = clock
+        self._on_miss = on_miss
         self._max = max_conversations
         self._last: OrderedDict[str, Fingerprint] = OrderedDict()
 
@@ -152,6 +160,8 @@ class CacheWatch:
                 "prompt cache missed without a cause of ours",
                 extra={"session_id": session.id, "provider_says": response.cache_diagnosis},
             )
+        if cause:
+            self._on_miss(cause)
         self._last[session.conversation_id] = replace(
             now,
             prompt_tokens=usage.prompt_tokens,

@@ -35,15 +35,26 @@ class Price:
         output_tokens: int = 0,
         cache_read_tokens: int = 0,
         cache_write_tokens: int = 0,
+        cache_write_1h_tokens: int = 0,
         cache_ttl: CacheTtl = "5m",
     ) -> float:
-        """What these tokens cost. ``input_tokens``: without the cached part."""
+        """What these tokens cost.
+
+        Args:
+            input_tokens: Without the cached part.
+            output_tokens: Of the answer.
+            cache_read_tokens: What came from the cache.
+            cache_write_tokens: What went into it.
+            cache_write_1h_tokens: That part of it that is kept for an hour, whatever the rest is.
+            cache_ttl: How long the rest is kept.
+        """
         write = self.cache_write_1h if cache_ttl == "1h" else self.cache_write_5m
         return (
             input_tokens * self.input
             + output_tokens * self.output
             + cache_read_tokens * self.cache_read
-            + cache_write_tokens * write
+            + (cache_write_tokens - cache_write_1h_tokens) * write
+            + cache_write_1h_tokens * self.cache_write_1h
         ) / _MILLION
 
 

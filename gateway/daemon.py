@@ -14,11 +14,14 @@ from typing import Any
 
 from agent.ports import Clock, LanguageModel, Store
 from gateway import __version__
+from gateway.ahead import AheadDesk
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.delivery.outbox import Delivery
 from gateway.dispatch import Dispatch
 from gateway.exchange import ImportDesk, TakeIn
+from gateway.http import Facts, HttpFace
 from gateway.lanes import Lanes
+from gateway.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform, PlatformState
 from gateway.recovery import Recovery
@@ -35,6 +38,8 @@ SETTLE_SECONDS = 20.0
 """How long start-up waits for each platform to show how it is, before it says ready anyway."""
 LAST_SENDS_SECONDS = 5.0
 """How long replies that are done may still go out at the end."""
+AHEAD_SECONDS = 1.0
+"""How long a compression ahead of time may take to end, once the turns have ended."""
 CLOSE_SECONDS = 5.0
 """How long each part may take to let go."""
 LONGEST_END_SECONDS = 40.0
@@ -64,6 +69,11 @@ class Parts:
     drain_seconds: float
     warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Slow imports that the first turn would otherwise wait for."""
+    ahead: AheadDesk | None = None
+    """Compresses before it is due."""
+    http: HttpFace | None = None
+    metrics: Metrics | None = None
+    """What the HTTP endpoint shows."""
     details: Callable[[], dict[str, str]] = dict
     """For ``status``: more about it, as shown text."""
     take_in: TakeIn | None = None
@@ -103,8 +113,14 @@ class Daemon:
                 name: {"state": s.state.value, "reason": s.reason}
                 for name, s in self._parts.supervisor.status.items()
             },
-            "details": self._parts.details(),
+            "details": self._details(),
         }
+
+    def _details(self) -> dict[str, str]:
+        details = self._parts.details()
+        return (
+            details if self._parts.http is None else {**details, "http": self._parts.http.where()}
+        )
 
     def stop(self) -> None:
         """As SIGTERM."""
@@ -135,8 +151,17 @@ class Daemon:
         if parts.manager.watchdog_seconds is not None:
             self._tasks.spawn(self._feed(parts.manager.watchdog_seconds / 2), name="watchdog")
         self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
+        if parts.ahead is not None:
+            self._tasks.spawn(parts.ahead.sweep(), name="ahead")
         if parts.warm_up is not None:
             self._tasks.spawn(parts.warm_up(), name="warm-up")
+        if parts.http is not None and parts.metrics is not None:
+            facts = Facts(lambda: self.ready, self._platform_states, parts.metrics.text)
+            self._tasks.spawn(parts.http.serve(facts), name="http")
+            self._tasks.spawn(parts.metrics.watch_loop(), name="event loop watch")
+
+    def _platform_states(self) -> dict[str, str]:
+        return {n: s.state.value for n, s in self._parts.supervisor.status.items()}
 
     async def _main_loop(self) -> int:
         assert self._platforms_task is not None
@@ -159,7 +184,11 @@ class Daemon:
         if self._platforms_task is not None:
             self._platforms_task.cancel()
             await wait_all((self._platforms_task,), parts.clock, CLOSE_SECONDS)
+        if parts.ahead is not None:
+            parts.ahead.hold()
         report = await parts.lanes.drain(parts.drain_seconds)
+        if parts.ahead is not None:
+            await parts.ahead.close(AHEAD_SECONDS)
         await parts.dispatch.close(CLOSE_SECONDS)
         await parts.delivery.stop(LAST_SENDS_SECONDS)
         await self._tasks.cancel(1.0)

@@ -85,6 +85,14 @@ class Lanes:
         lane = self._lanes.get(key)
         return lane is not None and lane.running is not None
 
+    def counts(self) -> tuple[int, int]:
+        """Jobs that run, and jobs that wait, over all lanes."""
+        lanes = self._lanes.values()
+        return (
+            sum(lane.running is not None for lane in lanes),
+            sum(len(lane.waiting) for lane in lanes),
+        )
+
     def stop(self, key: str) -> asyncio.Future[None] | None:
         """Tell the running job to end; what waits stays. The future is done when it has ended.
 

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
+from agent.prices import price_table
 from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
+from agent.spending import FREE_MODELS
 from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
@@ -84,7 +86,25 @@ class SelfReport:
                 f"context.engine {engine!r} is not available in this version; "
                 "the built-in compressor works in its place"
             )
-        return [*lines, *unavailable(self._config)]
+        return [*lines, *self._budget_remarks(), *unavailable(self._config)]
+
+    def _budget_remarks(self) -> list[str]:
+        """A budget that can not see what it should limit says so."""
+        if self._config.budget.usd_per_user_day is None:
+            return []
+        model, summary = self._config.model, self._config.compression.summary_model
+        asked = [self._model, *(model.fallback if self._model == model.name else [])]
+        prices = price_table()
+        blind = [
+            name
+            for name in dict.fromkeys([*asked, *([summary] if summary else [])])
+            if name not in FREE_MODELS and prices.find(name) is None
+        ]
+        return [
+            f"budget.usd_per_user_day does not limit {name}: its price is not known, so its "
+            "requests count as nothing"
+            for name in blind
+        ]
 
     def details(self) -> dict[str, str]:
         """For ``posthouse status``."""

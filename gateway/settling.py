@@ -11,7 +11,7 @@ from agent.errors import SessionEnded, StoreError
 from agent.loop import TurnResult
 from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.messages import without_thinking
-from agent.ports import Clock, Mailbox, SessionStore, Usage
+from agent.ports import Clock, Mailbox, SessionStore, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
 from gateway.delivery.outbox import Delivery
 from gateway.storing import GaveUp, until_stored
@@ -117,6 +117,8 @@ class Settling:
                 # Somebody split behind the last model call: the answer belongs to the child, where
                 # its thinking stands behind another prefix and its usage measures another list.
                 tip = await self._sessions.tip(session_id)
+                if usage is not None:  # it measures nothing here, but it was paid for
+                    await self._enter(usage, ticket)
                 session_id, usage = tip.id, None
                 adoptions += 1
                 if tip.ended_at is not None or adoptions > MAX_ADOPTIONS:
@@ -129,6 +131,12 @@ class Settling:
                 continue
             self._delivery.hand_over(items)
             return
+
+    async def _enter(self, usage: Usage, ticket: TurnTicket) -> None:
+        try:
+            await self._sessions.enter_request(entry_of(usage, "turn", ticket.conversation_id))
+        except StoreError:
+            log.warning("an answer is missing in the ledger", exc_info=True)
 
 
 def report(ending: Ending, seconds: float) -> None:

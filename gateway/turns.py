@@ -21,6 +21,7 @@ from agent.sessions import (
     TurnTicket,
 )
 from gateway import texts
+from gateway.accounts import Accounts
 from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
@@ -103,8 +104,17 @@ class TurnRunner:
         prefix_for: Callable[[str], SessionPrefix],
         delivery: Delivery,
         clock: Clock,
+        accounts: Accounts | None = None,
         settings: TurnSettings | None = None,
+        on_over: Callable[[str], None] = lambda conversation_id: None,
+        on_ended: Callable[[str, float], None] = lambda outcome, seconds: None,
     ) -> None:
+        """Take the parts.
+
+        ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
+        ``on_over``: told of each conversation whose turn has ended.
+        ``on_ended``: told how each turn ended, and how many seconds it took.
+        """
         self._sessions = sessions
         self._lineages = lineages
         self._mailbox = mailbox
@@ -116,6 +126,9 @@ class TurnRunner:
         self._delivery = delivery
         self._clock = clock
         self._settling = Settling(sessions, mailbox, delivery, clock)
+        self._accounts = accounts
+        self._on_over = on_over
+        self._on_ended = on_ended
         self._settings = settings or TurnSettings()
 
     async def run(self, item: InboxItem, stop: StopSignal) -> None:
@@ -135,6 +148,11 @@ class TurnRunner:
         begin: Callable[[], Awaitable[TurnTicket | None]],
         if_stale: str | None = None,
     ) -> None:
+        if self._accounts is not None:
+            refusal = await self._accounts.refusal(item.record.owner)
+            if refusal is not None:
+                await self._answer(item, refusal, "notice", stop)
+                return
         try:
             ticket = await until_stored(
                 begin,
@@ -201,6 +219,7 @@ class TurnRunner:
             if ending is None:
                 await finish(self._settling.interrupt(ticket, item, observer.notices))
                 return
+            await self._mind_the_budget(item, ending, observer)
             await finish(self._settling.end(ticket, item, ending, observer.notices, stop))
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
@@ -209,7 +228,17 @@ class TurnRunner:
             return
         except GaveUp:
             return  # it stays a running turn, and is resumed at the next start
-        report(ending, self._clock.monotonic() - started)
+        seconds = self._clock.monotonic() - started
+        report(ending, seconds)
+        self._on_ended(ending.outcome, seconds)
+        self._on_over(ticket.conversation_id)
+
+    async def _mind_the_budget(self, item: InboxItem, ending: Ending, observer: _Observer) -> None:
+        """The person hears of it with the answer that took them there."""
+        if self._accounts is not None:
+            pending = ending.result.usage if ending.result is not None else None
+            warning = await self._accounts.warning(item.record.owner, pending)
+            observer.on_notice(warning or "")
 
     async def _work_until_stopped(
         self,

@@ -30,13 +30,16 @@ from agent.loop import LoopSettings, TurnLoop
 from agent.mail import Address
 from agent.model_metadata import Triggers, estimate_prefix_tokens, triggers_for
 from agent.ports import Clock, Compactor, IdSource, LanguageModel, Store
+from agent.prices import price_table
 from agent.prompt import system_prompt
-from agent.prompt_caching import cache_marks
+from agent.prompt_caching import TTL_SECONDS, cache_marks, ttl_for
 from agent.sessions import SessionPrefix, session_key
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
 from gateway import texts
+from gateway.accounts import Accounts
+from gateway.ahead import AheadDesk
 from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
 from gateway.config.environment import Home, Secrets, local_zone, missing_tokens
@@ -46,10 +49,13 @@ from gateway.daemon import Daemon, Parts
 from gateway.delivery.outbox import Delivery, DeliverySettings
 from gateway.dispatch import Dispatch
 from gateway.exchange import TakeIn
+from gateway.http import HttpFace, HttpSettings
 from gateway.hygiene import HygieneNet
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
 from gateway.lanes import Lanes
+from gateway.metered import MeteredModel
+from gateway.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform, Terminal
 from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -171,7 +177,10 @@ def assemble(
         clock=clock,
     )
     image_tokens = remembered_image_tokens(around.home.image_tokens)
-    factory = CompactorFactory(config, book, model, store, clock, ids, image_tokens)
+    prices = price_table()
+    metrics = Metrics(clock, prices)
+    asked = MeteredModel(model, metrics, clock)
+    factory = CompactorFactory(config, book, asked, store, clock, ids, image_tokens, metrics)
     triggers = factory.triggers()
     result_tokens = tool_result_tokens(triggers)
     tools = ToolRegistry(
@@ -189,6 +198,14 @@ def assemble(
 
     compactors = CompactorCache(factory)
     factory.on_window_changed(compactors.clear)
+    accounts = Accounts(
+        store,
+        clock=clock,
+        zone=zone,
+        prices=prices,
+        usd_per_user_day=config.budget.usd_per_user_day,
+        on_refusal=metrics.refusals.add,
+    )
     report = SelfReport(
         config,
         model=model.name,
@@ -203,6 +220,14 @@ def assemble(
         mailbox=store, platforms=serving, clock=clock, settings=DeliverySettings(zone=zone)
     )
     lanes = Lanes(clock)
+    ahead = AheadDesk(
+        store,
+        compactors,
+        clock,
+        threshold_tokens=lambda: factory.triggers().threshold_tokens,
+        may_spend=accounts.may_prepare,
+        enabled=config.compression.enabled and config.compression.background,
+    )
     policies = build_policies(config, {*platforms, CONSOLE})
     turns = TurnRunner(
         sessions=store,
@@ -210,10 +235,10 @@ def assemble(
         mailbox=store,
         loop=TurnLoop(
             store=store,
-            model=model,
+            model=asked,
             tools=tools,
             settings=lambda: _loop(config, model.name, factory.triggers()),
-            cache_watch=CacheWatch(clock),
+            cache_watch=CacheWatch(clock, on_miss=metrics.cache_missed),
             image_tokens=image_tokens,
         ),
         hygiene=HygieneNet(store, clock),
@@ -221,6 +246,9 @@ def assemble(
         prefix_for=prefix_for,
         delivery=delivery,
         clock=clock,
+        accounts=accounts,
+        on_over=ahead.turn_over,
+        on_ended=metrics.turn_ended,
     )
     dispatch = Dispatch(
         lanes=lanes,
@@ -228,7 +256,7 @@ def assemble(
         settling=Settling(store, store, delivery, clock),
         delivery=delivery,
         host=CommandHost(
-            store, store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy
+            store, store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy, accounts
         ),
         policies=policies,
         clock=clock,
@@ -255,6 +283,13 @@ def assemble(
     )
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
     supervisor = Supervisor(supervised, intake, clock, on_running=delivery.nudge)
+    metrics.watch(
+        waiting=lambda: lanes.counts()[1],
+        running=lambda: lanes.counts()[0],
+        owed=lambda: delivery.under_way,
+        prepared=lambda: ahead.counts,
+        platforms=lambda: {n: s.state.value for n, s in supervisor.status.items()},
+    )
     report.watch(supervisor)
     report.say_at_start(policies)
     return Daemon(
@@ -282,6 +317,15 @@ def assemble(
             manager=ServiceManager(around.env),
             clock=clock,
             drain_seconds=config.gateway.drain_seconds,
+            ahead=ahead,
+            http=HttpFace(
+                HttpSettings(
+                    config.gateway.http.host,
+                    config.gateway.http.port,
+                    tuple(config.gateway.http.allowed_hosts),
+                )
+            ),
+            metrics=metrics,
             warm_up=partial(_warm_up, model, book, compactors),
             details=report.details,
             take_in=take_in,
@@ -341,6 +385,13 @@ def tool_result_tokens(triggers: Triggers) -> int:
     return max(200, min(4000, triggers.effective_tokens // 6))
 
 
+def cache_seconds(config: Config, model: str) -> float:
+    """How long the provider keeps the prompt of somebody who chats; 0: it keeps none."""
+    marks = cache_marks(model, config.model.base_url)
+    ttl = ttl_for(config.model.cache_ttl if marks.on else None, for_person=True)
+    return TTL_SECONDS[ttl] if ttl is not None else 0.0
+
+
 class CompactorFactory:
     """Makes the compactor of one conversation, for the window that is known by then."""
 
@@ -353,19 +404,27 @@ class CompactorFactory:
         clock: Clock,
         ids: IdSource,
         image_tokens: ImageTokens,
+        metrics: Metrics,
     ) -> None:
         rules = config.compression
         self._config = config
         self._book = book
         self._model = model.name
-        self._side_model = LoopSideModel(model, asyncio.get_running_loop())
+        self._side_model = LoopSideModel(model, asyncio.get_running_loop(), ledger=store)
         self._store = store
         self._clock = clock
         self._ids = ids
         self._image_tokens = image_tokens
+        self._metrics = metrics
         self._threads = DaemonThreads()
         self._window_changed: Callable[[], None] = lambda: None
-        self._settings = CompactionSettings(enabled=rules.enabled, in_place=rules.in_place)
+        self._settings = CompactionSettings(
+            enabled=rules.enabled,
+            in_place=rules.in_place,
+            background=rules.background,
+            cache_ttl_seconds=cache_seconds(config, model.name),
+            prune_from_tokens=rules.proactive_prune_tokens,
+        )
         self._rules = rules_of(config)
         install(self._side_model)
 
@@ -396,7 +455,7 @@ class CompactorFactory:
             summary_model_override=rules.summary_model,
             config_context_length=self._book.window.tokens,
             max_tokens=self._config.model.max_tokens,
-            side_model=self._side_model,
+            side_model=self._side_model.on_account(conversation_id, "summary"),
             clock=self._clock,
             rules=self._rules,
         )
@@ -408,7 +467,9 @@ class CompactorFactory:
             self._settings,
             threads=self._threads,
             on_limit=self._lower_window,
+            ahead_model=self._side_model.on_account(conversation_id, "background"),
             image_tokens=self._image_tokens.of,
+            on_result=self._metrics.compression_ended,
         )
 
 

@@ -11,11 +11,11 @@ from agent.composition import PARTS, Filling, PartName
 from agent.lineages import UsageTotals
 from agent.messages import Row, text_of
 from agent.prices import PriceTable, money
-from agent.prompt_caching import CacheTtl
 from agent.sessions import Session
+from agent.spending import Bill
 from gateway.cli.output import plain, table, when
 from gateway.commands.compression_text import cost_text, cost_usd, kept_lines, sizes
-from gateway.commands.context_text import bar, usage_usd
+from gateway.commands.context_text import bar
 from gateway.commands.contract import counted
 from gateway.commands.wording import percent
 
@@ -47,7 +47,8 @@ class SessionView:
     usage: UsageTotals
     """Of the whole conversation."""
     prices: PriceTable
-    cache_ttl: CacheTtl
+    bill: Bill
+    """Of the whole conversation, summaries included."""
 
 
 # --- for scripts --------------------------------------------------------------------------------
@@ -97,7 +98,7 @@ def _context(view: SessionView) -> dict[str, Any]:
         "compressions": view.session.compression.count,
         "last_compression": _last_json(view),
         "manifest": None if view.manifest is None else dict(view.manifest),
-        "usage": {**asdict(usage), "hit_share": usage.hit_share, "cost_usd": _usage_usd(view)},
+        "usage": {**asdict(usage), "hit_share": usage.hit_share, "cost_usd": _cost_usd(view)},
     }  # fmt: skip
 
 
@@ -109,8 +110,9 @@ def _last_json(view: SessionView) -> dict[str, Any] | None:
     return {**asdict(view.last), "cost_usd": usd}
 
 
-def _usage_usd(view: SessionView) -> float | None:
-    return usage_usd(view.usage, view.session.prefix.model, view.cache_ttl, view.prices)
+def _cost_usd(view: SessionView) -> float | None:
+    """Of the whole conversation, as far as prices are known; None: of none of it."""
+    return view.bill.usd if view.bill.priced and view.bill.usd > 0 else None
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -239,7 +241,7 @@ def _last(view: SessionView) -> Iterator[str]:
 
 
 def _cache(view: SessionView) -> str:
-    usage, usd = view.usage, _usage_usd(view)
+    usage, usd = view.usage, _cost_usd(view)
     share = percent(usage.cache_read_tokens, usage.prompt_tokens)
     causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
     misses = ", ".join(f"{n:,} {cause}" for cause, n in causes) or "none"

@@ -13,10 +13,11 @@ from typing import Any
 from agent.compaction.report import last_compression
 from agent.composition import fill
 from agent.errors import ConfigError, PosthouseError, SessionNotFound
+from agent.ledger import LedgerScope
 from agent.ports import Archive
 from agent.prices import price_table
-from agent.prompt_caching import ttl_for
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
+from agent.spending import bill_of
 from gateway.cli import exits, session_view
 from gateway.cli.output import out, plain, table, when
 from gateway.cli.session_view import SessionView
@@ -151,7 +152,10 @@ async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
         manifest=session.manifest,
         usage=await store.usage_totals(session.conversation_id),
         prices=price_table(),
-        cache_ttl=ttl_for(config.model.cache_ttl, for_person=True) or "5m",
+        bill=bill_of(
+            await store.ledger_lines(LedgerScope(conversation_id=session.conversation_id)),
+            price_table(),
+        ),
     )
 
 

@@ -7,12 +7,14 @@ from functools import partial
 
 from agent.compaction.report import last_compression, read_manifest, verbatim_rows
 from agent.composition import Filling, fill
+from agent.ledger import LedgerScope
 from agent.lineages import UsageTotals
 from agent.llm.background import in_daemon_thread
 from agent.model_metadata import Triggers, estimate_prefix_tokens
 from agent.ports import CompactionDecision
 from agent.prices import price_table
 from agent.sessions import LoadedSession, Session
+from agent.spending import bill_of
 from gateway import texts
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
 from gateway.commands.context_text import ContextReport, chat_text
@@ -31,16 +33,23 @@ async def context(host: CommandHost, call: Call) -> str:
         return texts.NO_CONVERSATION
     session = loaded.session
     due = host.compactors.get(session.conversation_id).due(loaded)
+    prepared = await host.sessions.prepared(session.id)
     report = ContextReport(
         filling=await _filling(host, loaded, due),
         due=due,
         last=last_compression(await host.sessions.lineage(session.id), session.id),
         usage=await host.lineages.usage_totals(session.conversation_id),
+        bill=bill_of(
+            await host.accounts.lines(LedgerScope(conversation_id=session.conversation_id)),
+            price_table(),
+        ),
+        budget=await host.accounts.budget_line(call.record.owner),
         model=session.prefix.model,
         cache_ttl=host.status.cache_ttl(),
         prices=price_table(),
         now=call.record.received_at,
         hold_tokens=session.compression.hold_tokens,
+        prepared_at=None if prepared is None else prepared.created_at,
         summary_model=host.status.summary_model(),
     )
     return chat_text(report)
@@ -159,6 +168,8 @@ async def status(host: CommandHost, call: Call) -> str:
     busy = "working" if host.busy(call.key) else "idle"
     waiting = counted(host.waiting(call.key), "message")
     lines.append(f"This conversation: {busy}, {waiting} waiting")
+    if budget := await host.accounts.budget_line(call.record.owner):
+        lines.append(budget)
     for name, (state, reason) in sorted(host.status.platforms().items()):
         lines.append(f"{name}: {state}{f' ({reason})' if reason else ''}")
     lines.extend(host.status.remarks())

@@ -13,6 +13,7 @@ from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
 from agent.prices import PriceTable, money
 from agent.prompt_caching import CacheTtl
+from agent.spending import Bill
 from gateway.commands.compression_text import last_compression_lines
 from gateway.commands.contract import counted
 from gateway.commands.wording import ago, percent, shown
@@ -51,7 +52,7 @@ class ContextReport:
     due: CompactionDecision
     last: CompressionReport | None
     usage: UsageTotals | None
-    """None: nobody keeps a ledger."""
+    """Of the answers; None: nobody keeps a ledger."""
     model: str
     cache_ttl: CacheTtl | None
     """How long the provider is asked to keep what it has read; None: not at all."""
@@ -62,6 +63,12 @@ class ContextReport:
     """No compression by itself below this size: one has just been undone."""
     summary_model: str | None = None
     """Who writes summaries; None: ``model``."""
+    prepared_at: float | None = None
+    """When the next compression was made ahead of time, in Unix seconds; None: it was not."""
+    bill: Bill | None = None
+    """Of every request, summaries and fallbacks too; None: nobody keeps a ledger."""
+    budget: str | None = None
+    """How whoever asks stands with it."""
 
 
 def chat_text(report: ContextReport) -> str:
@@ -82,7 +89,8 @@ def chat_text(report: ContextReport) -> str:
         [size_source(filling, report.now), _room(filling)],
         last_compression_lines(report.last, report.prices, report.now),
         cache_lines(report),
-        [next_step(report), *_worth(report)],
+        [next_step(report), *_prepared(report), *_worth(report)],
+        [report.budget] if report.budget else [],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -183,26 +191,18 @@ def cache_lines(report: ContextReport) -> list[str]:
         causes = sorted(usage.misses.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{n:,} × {MISSES.get(cause, cause)}" for cause, n in causes)
         lines.append(f"Not found there {counted(total, 'time')}: {named}.")
-    usd = usage_usd(usage, report.model, report.cache_ttl or "5m", report.prices)
-    if usd is not None:
-        lines.append(f"All requests together: {money(usd)} at the prices of {report.model}.")
+    if cost := bill_line(report.bill):
+        lines.append(cost)
     return lines
 
 
-def usage_usd(
-    usage: UsageTotals, model: str, cache_ttl: CacheTtl, prices: PriceTable
-) -> float | None:
-    """What a conversation's requests cost, all at one model's prices; None: not known."""
-    price = prices.find(model)
-    if price is None:
-        return None
-    return price.usd(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        cache_ttl=cache_ttl,
-    )
+def bill_line(bill: Bill | None) -> str:
+    """What a conversation cost, each request at the price of whoever answered; "": not known."""
+    if bill is None or not bill.priced or bill.usd <= 0:
+        return ""
+    without = sum(bill.unpriced.values())
+    missing = f", without {counted(without, 'request')} whose price is not known" if without else ""
+    return f"All requests together, summaries included: {money(bill.usd)}{missing}."
 
 
 # --- what comes next ----------------------------------------------------------------------------
@@ -221,6 +221,16 @@ def _worth(report: ContextReport) -> list[str]:
     return [
         f"Compressing now would cost {money(deal.cost_usd)} and leave about "
         f"{deal.tokens_after:,} tokens; it pays for itself after {answers}."
+    ]
+
+
+def _prepared(report: ContextReport) -> list[str]:
+    """Whether the next summary is there already."""
+    if report.prepared_at is None:
+        return []
+    return [
+        f"Prepared: yes, {ago(report.now - report.prepared_at)}. The summary is there already, so "
+        "nobody waits for it."
     ]
 
 

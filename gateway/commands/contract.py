@@ -13,6 +13,7 @@ from agent.model_metadata import Triggers
 from agent.ports import Archive, SessionStore
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
+from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
 from gateway.compactors import CompactorCache
 
@@ -67,6 +68,7 @@ class CommandHost:
     waiting: Callable[[str], int]
     """Messages that wait in a conversation's lane, by session key."""
     busy: Callable[[str], bool]
+    accounts: Accounts
     listings: Listings = field(default_factory=Listings)
 
 

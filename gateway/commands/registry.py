@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
-from gateway.commands import context, conversations, going_back, lineage, talk
+from gateway.commands import context, conversations, going_back, lineage, talk, usage
 from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 
@@ -67,6 +67,7 @@ COMMANDS: Mapping[str, Command] = {
         _changing("resume", "go back to one of them", conversations.resume,
                   "Other conversations", "[number or title]"),
         Command("whoami", "your id here", talk.whoami, "About me"),
+        Command("usage", "what your messages took, and what it cost", usage.usage, "About me"),
         Command("help", "this list", help_text, "About me"),
     )
 }  # fmt: skip

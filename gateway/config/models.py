@@ -145,8 +145,9 @@ class Agent(Section):
 class Http(Section):
     """The local HTTP endpoint."""
 
-    host: str = "127.0.0.1"
-    port: int = Field(8787, ge=0, le=65535)
+    host: str = Field("127.0.0.1", min_length=1)
+    port: int | None = Field(8787, ge=0, le=65535)
+    allowed_hosts: list[str] = []
 
 
 class Gateway(Section):
@@ -296,15 +297,12 @@ class Config(Section):
 
 
 NOT_YET: dict[str, str] = {
-    "compression.background": "",
     "compression.native": "native compaction",
-    "compression.proactive_prune_tokens": "pruning ahead of time",
     "compression.micro_compact": "micro-compaction",
     "agent.tools.shell": "the shell tool",
     "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",
     "gateway.busy_mode": "other busy modes than queue",
-    "gateway.http": "the HTTP endpoint",
     "telegram.mode": "webhook mode",
     "telegram.pairing": "pairing",
     "discord.pairing": "pairing",
@@ -313,7 +311,6 @@ NOT_YET: dict[str, str] = {
     "memory.provider": "memory providers",
     "plugins.enabled": "plugins",
     "jobs": "jobs",
-    "budget.usd_per_user_day": "budgets",
 }
 """Keys that are accepted already and whose feature comes with a later release. Setting one is
 said aloud at start-up instead of being ignored in silence (an empty text: not worth a line)."""

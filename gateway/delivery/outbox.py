@@ -89,6 +89,11 @@ class Delivery:
         """Is anything on its way to this chat?"""
         return _chat(address) in self._senders
 
+    @property
+    def under_way(self) -> int:
+        """How many answers are on their way, over all chats."""
+        return sum(len(sender.items) for sender in self._senders.values())
+
     async def idle(self, seconds: float) -> bool:
         """Wait until nothing is on its way; False if that took too long."""
         return await self._tasks.wait(seconds)

@@ -256,7 +256,7 @@ class World:
                 "context_length": 8000,
                 "cache_ttl": "5m",
             },
-            "gateway": {"drain_seconds": 3},
+            "gateway": {"drain_seconds": 3, "http": {"port": 0}},
             "telegram": {
                 "base_url": self.telegram.base_url,
                 "base_file_url": self.telegram.base_file_url,

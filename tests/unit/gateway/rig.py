@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from agent.loop import TurnResult
 from agent.messages import Draft, Message, text_of
@@ -19,8 +20,10 @@ from agent.ports import (
     TurnObserver,
     Usage,
 )
+from agent.prices import price_table
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
+from gateway.accounts import Accounts
 from gateway.commands.contract import CommandHost
 from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery, DeliverySettings
@@ -176,6 +179,7 @@ class Rig:
     """A real one, in place of the script."""
     agent_hygiene: Any = None
     compactors: Any = None
+    usd_per_user_day: float | None = None
 
     def __init__(
         self,
@@ -206,6 +210,13 @@ class Rig:
             jitter=lambda: 0.5,
         )
         self.lanes = Lanes(self.clock)
+        self.accounts = Accounts(
+            self.store,
+            clock=self.clock,
+            zone=ZoneInfo("Europe/Berlin"),
+            prices=price_table(),
+            usd_per_user_day=self.usd_per_user_day,
+        )
         if self.compactors is None:
             self.compactors = CompactorCache(lambda _: self.compactor)
         self.turns = TurnRunner(
@@ -218,6 +229,7 @@ class Rig:
             prefix_for=self.prefix_for,
             delivery=self.delivery,
             clock=self.clock,
+            accounts=self.accounts,
         )
         self.dispatch = Dispatch(
             lanes=self.lanes,
@@ -233,6 +245,7 @@ class Rig:
                 status=FakeStatus(),
                 waiting=self.lanes.waiting,
                 busy=self.lanes.busy,
+                accounts=self.accounts,
             ),
             policies=self.policies,
             clock=self.clock,

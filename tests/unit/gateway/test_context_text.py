@@ -17,6 +17,7 @@ from agent.lineages import UsageTotals
 from agent.model_metadata import Measurement, TriggerRules, triggers_for
 from agent.ports import CompactionDecision
 from agent.prices import price_table
+from agent.spending import Bill
 from gateway.commands.compression_text import (
     aborted_text,
     compressed_text,
@@ -70,6 +71,7 @@ def report(**changes: Any) -> ContextReport:
         due=CompactionDecision(False, 41_000, 100_000),
         last=LAST,
         usage=UsageTotals(31, 10_000, 5_000, 71_000, 19_000, {"expired": 2, "odd thing": 1}),
+        bill=Bill(33, 50_000, 6_000, 71_000, 19_000, usd=0.1342, unpriced={"odd-model": 1}),
         model="claude-sonnet-5-5",
         cache_ttl="5m",
         prices=price_table(),
@@ -105,7 +107,7 @@ The summary was written by claude-haiku-5-5: 41,000 tokens read, 1,900 written, 
 
 Prompt cache: 71 % of 100,000 tokens read in 31 requests came from it, which costs far less.
 Not found there 3 times: 2 × too long after the message before, 1 × odd thing.
-All requests together: about $0.13 at the prices of claude-sonnet-5-5.
+All requests together, summaries included: about $0.13, without 1 request whose price is not known.
 
 Next: at 100,000 tokens (59,000 more) older messages are summarised; nothing is lost. /compress \
 does it now."""
@@ -170,7 +172,8 @@ def test_whether_it_pays_to_compress_now() -> None:
 
 def test_an_unknown_price_means_tokens_only() -> None:
     cost = replace(COST, models=("a-model",))
-    said = chat_text(report(model="a-model", last=replace(LAST, cost=cost)))
+    bill = Bill(31, 10_000, 5_000, 71_000, 19_000, unpriced={"a-model": 31})
+    said = chat_text(report(model="a-model", last=replace(LAST, cost=cost), bill=bill))
     assert "$" not in said
     assert "41,000 tokens read, 1,900 written, 12 s." in said
 

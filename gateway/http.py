@@ -1,0 +1,225 @@
+"""Owns the local HTTP endpoint: /healthz, /readyz and /metrics, for whoever watches this machine.
+
+It only ever shows numbers and states: no words of anybody, no ids, no secrets, and nothing can be
+changed through it. That it can not be opened (the port is taken by another daemon) is a warning;
+the chats do not depend on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.llm.background import in_daemon_thread
+from gateway.exposition import CONTENT_TYPE
+
+if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is switched on
+    from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+MOST_CONNECTIONS = 32
+"""Whoever opens more gets no answer; the daemon's files and memory are for its chats."""
+KEEP_ALIVE_SECONDS = 20.0
+CLOSE_SECONDS = 1.0
+LOCAL_NAMES = frozenset({"localhost", "localhost."})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where it listens."""
+
+    host: str = "127.0.0.1"
+    port: int | None = 8787
+    """None: not at all. 0: any that is free."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that requests may call it by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What it shows."""
+
+    ready: Callable[[], bool]
+    platforms: Callable[[], dict[str, str]]
+    """Name → state."""
+    metrics: Callable[[], str]
+
+
+class HttpFace:
+    """The endpoint; `serve` runs until it is cancelled."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self._settings = settings
+        self._where = "off" if settings.port is None else "not open yet"
+
+    def where(self) -> str:
+        """Its address, or why there is none."""
+        return self._where
+
+    async def serve(self, facts: Facts) -> None:
+        """Open it, answer until cancelled, close it. Comes back at once where it can not open."""
+        settings = self._settings
+        if settings.port is None:
+            return
+        web = await in_daemon_thread(_aiohttp_web, "http-import")
+        server = web.Server(
+            _Pages(web, facts, settings).answer,
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            lingering_time=0.0,
+        )
+        listening = await self._listen(settings.port, server)
+        if listening is None:
+            return
+        try:
+            await asyncio.Event().wait()
+        finally:
+            listening.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(server.shutdown(CLOSE_SECONDS), 2 * CLOSE_SECONDS)
+            self._where = "closed"
+
+    async def _listen(self, port: int, server: web.Server) -> asyncio.Server | None:
+        host = self._settings.host
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.Protocol:
+            return server() if len(server.connections) < MOST_CONNECTIONS else _Refused()
+
+        try:
+            listening = await loop.create_server(protocol, host, port, backlog=16)
+        except (OSError, OverflowError, UnicodeError) as error:
+            self._where = f"off: {host}:{port} can not be opened ({_reason(error)})"
+            log.warning(
+                "the HTTP endpoint could not be opened; the gateway runs on without it",
+                extra={"host": host, "port": port, "error": _reason(error)},
+            )
+            return None
+        bound = listening.sockets[0].getsockname()[1]
+        self._where = f"http://{_bracketed(host)}:{bound}"
+        log.info("http", extra={"address": self._where})
+        if not is_loopback(host):
+            log.warning("the HTTP endpoint can be reached from other machines")
+        return listening
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class _Pages:
+    """The three pages."""
+
+    def __init__(self, library: Any, facts: Facts, settings: HttpSettings) -> None:
+        self._web = library
+        self._facts = facts
+        self._settings = settings
+        self._pages: dict[str, Callable[[], web.StreamResponse]] = {
+            "/healthz": self._health,
+            "/readyz": self._readiness,
+            "/metrics": self._metrics,
+        }
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request. The order matters: whoever is at the wrong door learns nothing else."""
+        if not is_allowed_host(request.headers.getall("Host", []), self._settings):
+            return self._text("this endpoint is not known by that name", 421)
+        page = self._pages.get(request.path)
+        if page is None:
+            return self._text("there is /healthz, /readyz and /metrics", 404)
+        if request.method != "GET":
+            return self._text("only GET", 405, Allow="GET")
+        return page()
+
+    def _health(self) -> web.Response:
+        return self._text("ok")  # the process is there, and its event loop came round to this
+
+    def _readiness(self) -> web.Response:
+        ready = self._facts.ready()
+        body = json.dumps({"ready": ready, "platforms": self._facts.platforms()})
+        return self._response(body, 200 if ready else 503, "application/json; charset=utf-8")
+
+    def _metrics(self) -> web.Response:
+        return self._response(self._facts.metrics(), 200, CONTENT_TYPE)
+
+    def _text(self, text: str, status: int = 200, **headers: str) -> web.Response:
+        return self._response(f"{text}\n", status, "text/plain; charset=utf-8", **headers)
+
+    def _response(self, body: str, status: int, kind: str, **headers: str) -> web.Response:
+        response: web.Response = self._web.Response(
+            body=body.encode("utf-8", "replace"),
+            status=status,
+            headers={
+                "Content-Type": kind,
+                "Cache-Control": "no-store",
+                "X-Content-Type-Options": "nosniff",
+                "Server": "posthouse",
+                **headers,
+            },
+        )
+        return response
+
+
+# --- who may ask --------------------------------------------------------------------------------
+
+
+def is_allowed_host(hosts: Sequence[str], settings: HttpSettings) -> bool:
+    """May a request that calls us by this name be answered?
+
+    A web page that a browser on this machine shows can have its own name lead here (DNS rebinding)
+    and would then read what it likes: so names count, and only ours do. Numeric addresses are not
+    names; where we listen on loopback, only those of loopback are ours.
+    """
+    if len(hosts) != 1:
+        return False
+    name = _name_of(hosts[0])
+    ours = {settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
+    if name in LOCAL_NAMES or name in ours:
+        return True
+    address = _address(name)
+    return address is not None and (address.is_loopback or not is_loopback(settings.host))
+
+
+def is_loopback(host: str) -> bool:
+    """Does this host reach this machine only?"""
+    address = _address(host)
+    return host.lower() in LOCAL_NAMES or (address is not None and address.is_loopback)
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port, in lower case."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def _aiohttp_web() -> Any:
+    from aiohttp import web  # noqa: PLC0415 - see above
+
+    return web

@@ -1,0 +1,49 @@
+"""Owns the meter in front of the model: every request is counted, whoever asks for whatever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.errors import ModelError
+from agent.ports import Clock, LanguageModel, ModelRequest, ModelResponse, Usage
+from gateway.metrics import Metrics
+
+
+class MeteredModel:
+    """Another `agent.ports.LanguageModel`, and what it takes."""
+
+    def __init__(self, model: LanguageModel, metrics: Metrics, clock: Clock) -> None:
+        self._model = model
+        self._metrics = metrics
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def respond(
+        self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
+    ) -> ModelResponse:
+        started = self._clock.monotonic()
+        try:
+            response = await self._model.respond(request, on_text=on_text)
+        except ModelError as error:
+            asked = request.model or self._model.name
+            self._metrics.failed(asked, request.purpose, type(error).__name__)
+            raise
+        usage = response.usage or Usage()
+        model = usage.model or response.model or self._model.name
+        hour = usage.cache_write_tokens if request.cache_ttl == "1h" else 0
+        usage = replace(usage, model=model, cache_write_1h_tokens=hour)
+        self._metrics.answered(usage, request.purpose, self._clock.monotonic() - started)
+        return response
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return await self._model.count_tokens(request)
+
+    async def window_tokens(self) -> int | None:
+        return await self._model.window_tokens()
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
