@@ -78,16 +78,21 @@ def is_summary(message: Message) -> bool:
     )
 
 
+def is_micro(message: Message) -> bool:
+    """Is this a marker of micro-compaction? Only what the store knows says so."""
+    return message.get("_kind") == "micro"
+
+
 def is_note(message: Message) -> bool:
     """Is this the note that opens a compressed list?"""
     return message.get("_kind") == "note"
 
 
-_OWN_KINDS = ("summary", "note")
+_OWN_KINDS = ("summary", "note", "micro")
 
 
 def own_messages(messages: Sequence[Message]) -> list[int]:
-    """Where summaries and notes are."""
+    """Where summaries, notes and markers of micro-compaction are."""
     return [
         i
         for i, message in enumerate(messages)
@@ -105,7 +110,7 @@ def newest_reply(messages: Sequence[Message]) -> int | None:
     """Index of the newest assistant message with text that a person could read, or None."""
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
-        if message["role"] != "assistant" or is_summary(message):
+        if message["role"] != "assistant" or is_summary(message) or is_micro(message):
             continue
         if text_of(message["content"]).strip():
             return i
@@ -122,7 +127,7 @@ def find_boundaries(
 
     The cut never runs through a tool group. The newest message of a person is never in the middle;
     neither is the newest visible reply, as long as it is not larger than the tail may be. Earlier
-    summaries always are in the middle.
+    summaries and markers of micro-compaction always are in the middle.
 
     Args:
         messages: The list, with every call answered.
@@ -134,15 +139,15 @@ def find_boundaries(
     groups = _Groups(messages)
     if own is None:
         own = own_messages(messages)
-    summaries = (i for i in reversed(own) if is_summary(messages[i]))
-    first_free = 1 + next(summaries, system_end - 1)
-    decayed = first_free > system_end
+    condensed = [i for i in own if not is_note(messages[i])]
+    first_free = 1 + condensed[-1] if condensed else system_end
+    decayed = any(is_summary(messages[i]) for i in condensed)
     head_end = system_end if decayed else _head_end(messages, tokens, groups, system_end, rules)
     for tail_start in _tail_candidates(groups, tokens, rules):
         found = _settle(
             messages, tokens, groups, rules, system_end, head_end, max(tail_start, first_free)
         )
-        if any(not (is_note(messages[i]) or is_summary(messages[i])) for i in found.middle):
+        if not set(own).issuperset(found.middle):
             return found
     return None
 
@@ -196,7 +201,7 @@ def _head_end(
         spent += sum(tokens[i] for i in group)
         if end - system_end >= rules.protect_first_n or spent > rules.head_tokens:
             break
-        if is_summary(messages[group.start]):
+        if is_summary(messages[group.start]) or is_micro(messages[group.start]):
             break
         end = group.stop
     return end

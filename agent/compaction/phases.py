@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
@@ -11,11 +11,13 @@ from agent.compaction.boundary import (
     Boundaries,
     CutRules,
     find_boundaries,
+    is_micro,
     is_summary,
     own_messages,
 )
 from agent.compaction.frame import SummaryText, parse_summary, render_summary
 from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from
+from agent.compaction.micro.marker import parse_marker
 from agent.compaction.policy import MAX_BIAS
 from agent.compaction.prune import prune_messages, shrink_tail
 from agent.compaction.verbatim import choose_quotes, find_identifiers
@@ -53,6 +55,9 @@ class Plan:
     """Real tokens for each estimated one; 1 if nothing real is known, never less."""
     triggers: Triggers
     previous: SummaryText | None
+    """What is condensed already: the summary, and the digest of micro-compaction."""
+    digests: Sequence[Message]
+    """The markers of micro-compaction, which the summary takes in."""
     newest_user: int | None
     now: float
     """Unix seconds."""
@@ -126,7 +131,7 @@ def make_plan(
     cut = find_boundaries(whole, tokens, rules, own)
     estimate = sum(tokens) + fixed_tokens
     real = current_tokens or 0
-    earlier = [whole[i] for i in own if is_summary(whole[i])]
+    digests = [whole[i] for i in own if is_micro(whole[i])]
     return Plan(
         messages=whole,
         tokens=tokens,
@@ -137,10 +142,20 @@ def make_plan(
         current_tokens=real,
         bias=min(MAX_BIAS, max(1.0, real / estimate)) if estimate else 1.0,
         triggers=triggers,
-        previous=parse_summary(text_of(earlier[-1]["content"])) if earlier else None,
+        previous=_condensed([whole[i] for i in own if is_summary(whole[i])], digests),
+        digests=digests,
         newest_user=newest_real_user(whole),
         now=now,
     )
+
+
+def _condensed(summaries: Sequence[Message], digests: Sequence[Message]) -> SummaryText | None:
+    """All that was condensed before, as one summary to be updated; None: nothing was."""
+    if not summaries and not digests:
+        return None
+    summary = parse_summary(text_of(summaries[-1]["content"])) if summaries else SummaryText("")
+    told = [summary.body, *(parse_marker(message).told for message in digests)]
+    return replace(summary, body="\n\n".join(text for text in told if text))
 
 
 def _with_content(message: Message) -> Message:
@@ -286,7 +301,7 @@ def _summary_text(plan: Plan, body: str) -> tuple[SummaryText, bool]:
     share = int(plan.triggers.threshold_tokens * VERBATIM_RATIO)
     quotes, not_quoted = choose_quotes(real_users(plan.new_middle), previous, share)
     identifiers, complete = find_identifiers(
-        plan.new_middle, previous.identifiers, min(IDENTIFIER_TOKENS, share)
+        [*plan.digests, *plan.new_middle], previous.identifiers, min(IDENTIFIER_TOKENS, share)
     )
     return SummaryText(body, identifiers, quotes, not_quoted), complete
 
