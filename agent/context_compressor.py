@@ -306,7 +306,16 @@ class ContextCompressor(ContextEngine):
             "deterministic" if self._last_summary_fallback_used else "summary"
         )
         attempt = assembled(plan, summary.body, mode, calls=summary.calls, cost=self._cost())
-        return self._accept(plan, attempt) or self._wasted(plan, messages, refusal(plan, attempt))
+        if done := self._accept(plan, attempt):
+            return done
+        self._wasted(plan, refusal(plan, attempt))
+        if mode == "summary" and self._ladder.may_make_shift(self.overflow_proven):
+            self._note_makeshift(covered)
+            body = self._ladder.makeshift(covered, material).body
+            attempt = assembled(plan, body, "deterministic", cost=self._cost())
+            if done := self._accept(plan, attempt):
+                return done
+        return messages
 
     def prune_tool_results_only(
         self, messages: list[dict[str, Any]], current_tokens: int | None = None
@@ -373,12 +382,15 @@ class ContextCompressor(ContextEngine):
         self._last_summary_error = rung.reason or None
         self._last_summary_auth_failure = rung.failure in ("auth", "missing_key", "quota")
         self._last_summary_network_failure = rung.failure in ("connection", "timeout")
-        self._last_summary_fallback_used = rung.makeshift
         if rung.makeshift:
-            self._last_summary_dropped_count = len(covered)
+            self._note_makeshift(covered)
         if rung.summary is None:
             self._abort(rung.reason, rung.failure)
         return rung.summary
+
+    def _note_makeshift(self, covered: Readables) -> None:
+        self._last_summary_fallback_used = True
+        self._last_summary_dropped_count = len(covered)
 
     # --- how it ended ---------------------------------------------------------------------------
 
@@ -388,6 +400,7 @@ class ContextCompressor(ContextEngine):
             return None
         self._state = after_compression(self._state, self._clock.now(), mode=attempt.mode)
         self.compression_count = self._state.count
+        self._last_compress_aborted = False
         self.last_prompt_tokens = -1
         self.last_completion_tokens = 0
         self.last_attempt = LastAttempt(
@@ -395,13 +408,10 @@ class ContextCompressor(ContextEngine):
         )
         return cast(list[dict[str, Any]], attempt.messages)
 
-    def _wasted(
-        self, plan: Plan, messages: list[dict[str, Any]], reason: str
-    ) -> list[dict[str, Any]]:
-        """A summary was paid for and is of no use: as bad as none, and not again at once."""
+    def _wasted(self, plan: Plan, reason: str) -> None:
+        """A summary was made and is of no use: as bad as none, and not again at once."""
         self._state = after_waste(self._state, reason, self._clock.now(), self._size(plan))
         self._abort(reason, "unusable")
-        return messages
 
     def _abort(self, reason: str, kind: FailureKind | None) -> None:
         self._last_compress_aborted = True

@@ -99,7 +99,7 @@ class SummaryLadder:
             force: Somebody asked for it.
             overflow_proven: The provider has said that the history does not fit.
         """
-        makeshift = overflow_proven and not self._abort_always
+        makeshift = self.may_make_shift(overflow_proven)
         left = 0.0 if force else cooldown_left(state, self._clock.now())
         if left and overflow_proven and not state.cooldown_ignored:
             state, left = state.changed(cooldown_ignored=True), 0.0
@@ -108,7 +108,7 @@ class SummaryLadder:
         if left:
             reason = state.cooldown_reason or "the last summary failed"
             if makeshift:
-                return Rung(_makeshift(covered, material), state, reason, makeshift=True)
+                return Rung(self.makeshift(covered, material), state, reason, makeshift=True)
             return Rung(None, state, f"{reason} (next try in {int(left) + 1} s)")
         summariser = Summariser(
             self._side_model,
@@ -122,8 +122,25 @@ class SummaryLadder:
         except Exception as exc:  # noqa: BLE001  (a side model is somebody else's code: abort, never drop)
             kind, reason = classify(exc), describe(classify(exc), exc)
             state = self._after(state, kind, reason, exc)
-            summary = _makeshift(covered, material) if makeshift else None
+            summary = self.makeshift(covered, material) if makeshift else None
             return Rung(summary, state, reason, kind, makeshift=makeshift)
+
+    def may_make_shift(self, overflow_proven: bool) -> bool:
+        """Is a summary without a model better than none?"""
+        return overflow_proven and not self._abort_always
+
+    @staticmethod
+    def makeshift(covered: Readables, material: SummaryMaterial) -> Summary:
+        """The summary without a model, for when the history is proven not to fit."""
+        messages = [item.message for item in covered]
+        calls = calls_by_id(messages)
+        lines = {
+            call_id: text_of(stand_in(message, calls.get(call_id))["content"]).strip("[]")
+            for message in messages
+            if message["role"] == "tool" and (call_id := message.get("tool_call_id", ""))
+        }
+        body = deterministic_body(covered, lines, material.previous, material.budget_tokens)
+        return Summary(body, 0)
 
     def _after(
         self, state: CompressionState, kind: FailureKind, reason: str, exc: Exception
@@ -155,16 +172,3 @@ class SummaryLadder:
 
     def _note_limit(self, model: SummaryModel, window_tokens: int) -> None:
         self._named_windows[model.name] = window_tokens
-
-
-def _makeshift(covered: Readables, material: SummaryMaterial) -> Summary:
-    """The summary without a model, for when the history is proven not to fit."""
-    messages = [item.message for item in covered]
-    calls = calls_by_id(messages)
-    lines = {
-        call_id: text_of(stand_in(message, calls.get(call_id))["content"]).strip("[]")
-        for message in messages
-        if message["role"] == "tool" and (call_id := message.get("tool_call_id", ""))
-    }
-    body = deterministic_body(covered, lines, material.previous, material.budget_tokens)
-    return Summary(body, 0)

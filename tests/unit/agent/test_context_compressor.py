@@ -440,6 +440,43 @@ def test_only_a_proven_overflow_is_met_without_a_model() -> None:
     assert engine.state.fallback_streak == 1
 
 
+@pytest.mark.parametrize("proven", [False, True])
+def test_a_useless_summary_is_as_good_as_none(proven: bool) -> None:
+    """Healthy, but no smaller than what it stands for: paid for, and not bought again at once."""
+    engine, model = make("## Goal\n" + "more words than were said " * 480, window=60_000)
+    engine.protect_first_n = 0
+    engine.overflow_proven = proven
+    messages = talk(16, 500)
+    result = engine.compress(messages, current_tokens=60_000)
+    assert len(model.asked) == 1
+    assert engine.get_active_compression_failure_cooldown() == 60.0
+    assert engine.state.ineffective_count == 1
+    assert engine.last_attempt.cost["calls"] == 1
+    assert engine._last_summary_fallback_used is proven
+    assert engine._last_compress_aborted is not proven
+    if not proven:
+        assert result is messages
+        return
+    sound(result)
+    assert "## Open User Requests" in summary_of(result)
+    assert engine.last_attempt.outcome == "compressed"
+    assert engine.last_attempt.manifest["mode"] == "deterministic"
+    assert engine.last_attempt.manifest["cost"]["calls"] == 1
+
+
+def test_a_useless_summary_aborts_where_the_engine_was_told_to() -> None:
+    engine, _ = make(
+        "## Goal\n" + "more words than were said " * 480,
+        window=60_000,
+        protect_first_n=0,
+        abort_on_summary_failure=True,
+    )
+    engine.overflow_proven = True
+    messages = talk(16, 500)
+    assert engine.compress(messages, current_tokens=60_000) is messages
+    assert engine.last_attempt.outcome == "aborted"
+
+
 def test_an_earlier_summary_survives_a_failure_and_an_empty_middle() -> None:
     engine, model = make("## Goal\nkept", ModelTimeout("late"))
     once = engine.compress(talk(60), current_tokens=120_000)
