@@ -47,7 +47,8 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from storage import changes, exchange, ledger, lineages, mailbox, search, sessions, turns
+from agent.simulation.recording import RowSize
+from storage import changes, exchange, ledger, lineages, mailbox, search, sessions, sizes, turns
 from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import identity
@@ -136,6 +137,9 @@ class SqlArchive:
 
     async def portable(self, session_id: str) -> Portable:
         return await self._reading.read(exchange.portable, session_id)
+
+    async def row_sizes(self, session_id: str) -> list[RowSize]:
+        return await self._reading.read(sizes.row_sizes, session_id)
 
     async def close(self) -> None:
         await self._reading.close()

@@ -53,7 +53,7 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
     if arguments.output is None:
         _print(pieces)
     else:
-        _write(Path(arguments.output), pieces)
+        write_file(Path(arguments.output), pieces)
     return exits.OK
 
 
@@ -72,7 +72,7 @@ def _print(pieces: Iterable[str]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write(path: Path, pieces: Iterable[str]) -> None:
+def write_file(path: Path, pieces: Iterable[str]) -> None:
     """Whole or not at all, and for its owner only: conversations are private."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

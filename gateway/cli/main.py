@@ -52,6 +52,11 @@ def build_parser() -> argparse.ArgumentParser:
     status.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
     status.add_argument("--json", action="store_true", help="machine-readable output")
 
+    usage = add("usage", "usage", "requests, tokens and money of the last days")
+    usage.add_argument("--days", type=_positive, default=7, metavar="N", help="today included")
+    usage.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
+    usage.add_argument("--json", action="store_true", help="machine-readable output")
+
     config = group("config", "config", "check or show the configuration")
     config.add_parser("check", parents=[config_file, as_json], help="say what is wrong, and where")
     config.add_parser("show", parents=[config_file, as_json], help="what holds, secrets hidden")
@@ -79,6 +84,36 @@ def build_parser() -> argparse.ArgumentParser:
     taking.add_argument(
         "--owner", metavar="PLATFORM:ID", type=_text, help="whose it shall be, e.g. telegram:123"
     )
+
+    simulate = add(
+        "simulate", "simulate", "what a conversation costs and who waits, by setting: a replay"
+    )
+    simulate.add_argument(
+        "trace", metavar="TRACE", nargs="?", help="a file, or one of daily, coding, group"
+    )
+    simulate.add_argument(
+        "--from",
+        dest="session",
+        metavar="SESSION_ID",
+        type=_text,
+        help="write the trace of a stored conversation: sizes and times, no text",
+    )
+    simulate.add_argument("--output", metavar="FILE", help="for --from, instead of standard output")
+    simulate.add_argument(
+        "--set",
+        dest="sets",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one more row: the defaults but for this, e.g. compression.threshold=0.3",
+    )
+    simulate.add_argument("--config", metavar="FILE", help="one more row: what this file says")
+    simulate.add_argument("--model", metavar="NAME", help="whose prices and window count")
+    simulate.add_argument(
+        "--window", type=_positive, metavar="TOKENS", help="instead of the model's"
+    )
+    simulate.add_argument("--plot", metavar="FILE.svg", help="draw how full the window was")
+    simulate.add_argument("--json", action="store_true", help="machine-readable output")
 
     lineage = add("lineage", "sessions", "the chain of sessions, root first, of any of its ids")
     lineage.add_argument("id", metavar="ID", type=_text)
