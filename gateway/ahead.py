@@ -140,7 +140,7 @@ class AheadDesk:
 
     async def _work(self, conversation_id: str) -> None:
         try:
-            with about(conversation_id=conversation_id):
+            with about(conversation_id=conversation_id, turn_id=""):  # no turn waits for it
                 await self._prepare(conversation_id)
         except Exception:  # the supervised border: it is only a favour to the next turn
             self._counts["crashed"] += 1
