@@ -67,7 +67,7 @@ def usage_text(report: UsageReport) -> str:
     ]
     if report.here is not None:
         blocks[0].append(f"This conversation, everybody in it: {bill_text(report.here.bill)}")
-    if report.week.bill.priced:
+    if report.week.bill.usd > 0:
         blocks.append([f"Money is worked out from list prices of {report.prices_as_of}."])
     return "\n\n".join("\n".join(block) for block in blocks if block)
 

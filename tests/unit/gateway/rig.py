@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agent.compaction.micro.progress import MicroSettings
 from agent.loop import TurnResult
 from agent.messages import Draft, Message, text_of
 from agent.model_metadata import IMAGE_TOKENS, TriggerRules, Triggers, triggers_for
@@ -55,6 +56,8 @@ class ScriptedLoop:
     running: dict[str, int] = field(default_factory=dict)
     most_at_once: dict[str, int] = field(default_factory=dict)
     contexts: list[ToolContext] = field(default_factory=list)
+    usage: Usage = field(default_factory=lambda: Usage(input_tokens=100))
+    """Of each answer."""
     _began: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def started(self, text: str) -> None:
@@ -91,7 +94,7 @@ class ScriptedLoop:
         finally:
             self.running[conversation] -= 1
         text = text_of(final.message["content"])
-        return TurnResult(loaded.session.id, final, text, Usage(input_tokens=100), model_calls=1)
+        return TurnResult(loaded.session.id, final, text, self.usage, model_calls=1)
 
 
 async def _echo(
@@ -144,6 +147,8 @@ class FakeCompactor:
 
 
 class FakeStatus:
+    micro_rules: MicroSettings | str = MicroSettings()
+
     def window_tokens(self) -> int | None:
         return 200_000
 
@@ -158,6 +163,9 @@ class FakeStatus:
 
     def summary_model(self) -> str | None:
         return None
+
+    def micro(self) -> MicroSettings | str:
+        return self.micro_rules
 
     def image_tokens(self, model: str) -> int:
         return IMAGE_TOKENS
