@@ -6,6 +6,7 @@ Plain functions over a transaction (or, for reads, a connection); `storage.store
 # ruff: noqa: D103 - a function without docstring is the port's method of that name
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from typing import Any
@@ -117,18 +118,13 @@ def load_payload(
 
 
 def _plain(entry: Entry) -> Any:
-    """A kept row is its id; everything else is written out."""
-    if isinstance(entry, Keep):
-        return [entry.row_id] if entry.with_thinking else entry.row_id
-    return {
-        "message": entry.message,
-        "wire_content": entry.wire_content,
-        "kind": entry.kind,
-        "origin_id": entry.origin_id,
-    }
+    """A kept row is its id, as a rule; everything else is written out."""
+    if isinstance(entry, Keep) and entry == Keep(entry.row_id):
+        return entry.row_id
+    return {field.name: getattr(entry, field.name) for field in dataclasses.fields(entry)}
 
 
 def _entry(plain: Any) -> Entry:
-    if isinstance(plain, list):
-        return Keep(plain[0], with_thinking=True)
-    return Keep(plain) if isinstance(plain, int) else Draft(**plain)
+    if isinstance(plain, int):
+        return Keep(plain)
+    return Keep(**plain) if "row_id" in plain else Draft(**plain)
