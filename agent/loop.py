@@ -82,6 +82,8 @@ class TurnResult:
     compactions: int = 0
     total: Usage = field(default_factory=Usage)
     """Of all responses together."""
+    loaded: LoadedSession | None = None
+    """The list as the last request had it; the final message is not in it."""
 
 
 class TurnLoop:
@@ -365,6 +367,7 @@ class _Turn:
             tool_calls=self._tool_calls,
             compactions=self._asker.compactions,
             total=self._asker.total,
+            loaded=self._history.loaded,
         )
 
     async def _keep(self, drafts: Sequence[Draft], usage: Usage | None = None) -> None:

@@ -22,6 +22,7 @@ from gateway.exchange import ImportDesk, TakeIn
 from gateway.http import Facts, HttpFace
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
+from gateway.micro import MicroDesk
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform, PlatformState
 from gateway.recovery import Recovery
@@ -40,6 +41,8 @@ LAST_SENDS_SECONDS = 5.0
 """How long replies that are done may still go out at the end."""
 AHEAD_SECONDS = 1.0
 """How long a compression ahead of time may take to end, once the turns have ended."""
+MICRO_SECONDS = 1.0
+"""The same for micro-compaction."""
 CLOSE_SECONDS = 5.0
 """How long each part may take to let go."""
 LONGEST_END_SECONDS = 40.0
@@ -70,6 +73,7 @@ class Parts:
     warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Slow imports that the first turn would otherwise wait for."""
     ahead: AheadDesk | None = None
+    micro: MicroDesk | None = None
     """Compresses before it is due."""
     http: HttpFace | None = None
     metrics: Metrics | None = None
@@ -189,6 +193,8 @@ class Daemon:
         report = await parts.lanes.drain(parts.drain_seconds)
         if parts.ahead is not None:
             await parts.ahead.close(AHEAD_SECONDS)
+        if parts.micro is not None:
+            await parts.micro.close(MICRO_SECONDS)
         await parts.dispatch.close(CLOSE_SECONDS)
         await parts.delivery.stop(LAST_SENDS_SECONDS)
         await self._tasks.cancel(1.0)

@@ -61,7 +61,11 @@ class Refreezer:
         """
         for _ in range(MAX_TRIES):
             session = loaded.session
-            wanted = replace(self._prefix_for(session.prefix.source), source=session.prefix.source)
+            wanted = replace(
+                self._prefix_for(session.prefix.source),
+                source=session.prefix.source,
+                model_config=session.prefix.model_config,  # what people have set stays set
+            )
             changed = differences(session.prefix, wanted)
             if not changed or not loaded.rows:
                 return loaded

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from agent.compaction.micro.progress import MicroSettings
 from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
 from agent.prices import price_table
 from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
@@ -13,6 +14,7 @@ from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
 from gateway.supervisor import Supervisor
+from gateway.trigger_rules import micro_of
 from gateway.windows import WindowBook
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,11 @@ class SelfReport:
     def summary_model(self) -> str | None:
         """As `gateway.commands.contract.Status`."""
         return self._config.compression.summary_model
+
+    def micro(self) -> MicroSettings | str:
+        if not self._config.compression.enabled:
+            return "compression.enabled is false"
+        return micro_of(self._config)
 
     def image_tokens(self, model: str) -> int:
         """As `gateway.commands.contract.Status`."""

@@ -16,6 +16,11 @@ ADMIN_ONLY = (
 )
 NOTHING_TO_RETRY = "There is no message here that I could ask again. Just write it."
 STILL_RUNNING = "Something is still running here. Please wait for it, or end it with /stop first."
+MICRO_USAGE = (
+    "/micro shows whether older answers are condensed here one by one; /micro on, off or inherit "
+    "sets it."
+)
+MICRO_BUSY = "Something is running here. Please wait for the answer or /stop it, then try again."
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
 NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
 POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"

@@ -1,7 +1,8 @@
-"""Owns the triggers that follow from the configuration, for the daemon and for the command line."""
+"""Owns when compactions run, as the configuration says, for the daemon and the command line."""
 
 from __future__ import annotations
 
+from agent.compaction.micro.progress import MicroSettings
 from agent.model_metadata import TriggerRules, Triggers, triggers_for
 from gateway.config.environment import Home
 from gateway.config.models import Config
@@ -17,6 +18,16 @@ def rules_of(config: Config) -> TriggerRules:
         small_window_floor=rules.small_window_floor,
         model_thresholds=rules.model_thresholds,
         target_ratio=rules.target_ratio,
+    )
+
+
+def micro_of(config: Config) -> MicroSettings:
+    """Micro-compaction as the core knows it."""
+    rules = config.compression
+    return MicroSettings(
+        enabled=rules.micro_compact,
+        every_n_turns=rules.micro_compact_every_n_turns,
+        defrag_threshold_tokens=rules.micro_compact_defrag_threshold_tokens,
     )
 
 

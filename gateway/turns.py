@@ -108,12 +108,14 @@ class TurnRunner:
         settings: TurnSettings | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
         on_ended: Callable[[str, float], None] = lambda outcome, seconds: None,
+        on_answered: Callable[[str, TurnResult], None] = lambda conversation_id, result: None,
     ) -> None:
         """Take the parts.
 
         ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
         ``on_over``: told of each conversation whose turn has ended.
         ``on_ended``: told how each turn ended, and how many seconds it took.
+        ``on_answered``: told of each that came to its normal end, when its answer is handed over.
         """
         self._sessions = sessions
         self._lineages = lineages
@@ -129,6 +131,7 @@ class TurnRunner:
         self._accounts = accounts
         self._on_over = on_over
         self._on_ended = on_ended
+        self._on_answered = on_answered
         self._settings = settings or TurnSettings()
 
     async def run(self, item: InboxItem, stop: StopSignal) -> None:
@@ -232,6 +235,8 @@ class TurnRunner:
         report(ending, seconds)
         self._on_ended(ending.outcome, seconds)
         self._on_over(ticket.conversation_id)
+        if ending.outcome == "done" and ending.result is not None:
+            self._on_answered(ticket.conversation_id, ending.result)
 
     async def _mind_the_budget(self, item: InboxItem, ending: Ending, observer: _Observer) -> None:
         """The person hears of it with the answer that took them there."""

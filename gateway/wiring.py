@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from agent.auxiliary_client import LoopSideModel, install
 from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
+from agent.compaction.micro.passes import MicroParts
 from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
@@ -56,6 +57,7 @@ from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
 from gateway.lanes import Lanes
 from gateway.metered import MeteredModel
 from gateway.metrics import Metrics
+from gateway.micro import MicroDesk
 from gateway.platforms.console.adapter import ConsolePlatform, Terminal
 from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -65,7 +67,7 @@ from gateway.sdnotify import ServiceManager
 from gateway.self_report import SelfReport
 from gateway.settling import Settling
 from gateway.supervisor import Supervisor
-from gateway.trigger_rules import rules_of
+from gateway.trigger_rules import micro_of, rules_of
 from gateway.turns import TurnRunner
 from gateway.windows import WindowBook, remembered_image_tokens
 from storage.files import read_portables
@@ -76,6 +78,8 @@ log = logging.getLogger(__name__)
 
 OFFLINE_WINDOW_TOKENS = 200_000
 IDLE_CHECK_SECONDS = 0.05
+MICRO_THREADS = 2
+"""So many calls of micro-compaction wait at once; the others wait for a thread."""
 CONSOLE_KEY = session_key(CONSOLE, BOT_ID, CHAT_ID, None, USER_ID)
 CONSOLE_ADDRESS = Address(CONSOLE, BOT_ID, CHAT_ID)
 
@@ -228,6 +232,8 @@ def assemble(
         may_spend=accounts.may_prepare,
         enabled=config.compression.enabled and config.compression.background,
     )
+    factory.micro_may_spend = accounts.may_prepare
+    micro = MicroDesk(compactors, clock)
     policies = build_policies(config, {*platforms, CONSOLE})
     turns = TurnRunner(
         sessions=store,
@@ -249,6 +255,7 @@ def assemble(
         accounts=accounts,
         on_over=ahead.turn_over,
         on_ended=metrics.turn_ended,
+        on_answered=micro.answered,
     )
     dispatch = Dispatch(
         lanes=lanes,
@@ -318,6 +325,7 @@ def assemble(
             clock=clock,
             drain_seconds=config.gateway.drain_seconds,
             ahead=ahead,
+            micro=micro,
             http=HttpFace(
                 HttpSettings(
                     config.gateway.http.host,
@@ -426,6 +434,9 @@ class CompactorFactory:
             prune_from_tokens=rules.proactive_prune_tokens,
         )
         self._rules = rules_of(config)
+        self._micro_threads = DaemonThreads(MICRO_THREADS, name="micro")
+        self.micro_may_spend: Callable[[str], Awaitable[bool]] | None = None
+        """May this owner's money be spent on micro-compaction now?"""
         install(self._side_model)
 
     def on_window_changed(self, call: Callable[[], None]) -> None:
@@ -470,6 +481,12 @@ class CompactorFactory:
             ahead_model=self._side_model.on_account(conversation_id, "background"),
             image_tokens=self._image_tokens.of,
             on_result=self._metrics.compression_ended,
+            micro=MicroParts(
+                micro_of(self._config),
+                self._side_model.on_account(conversation_id, "micro"),
+                self._micro_threads,
+                self.micro_may_spend,
+            ),
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import pressure
+from agent.compaction import telemetry
 from agent.compaction.adoption import Adopted
 from agent.compaction.ahead import Ahead, Taken
 from agent.compaction.detaching import Detachable
@@ -110,7 +111,8 @@ class Committer:
             return order.unchanged("not_needed", "nothing that fits is prepared")
         run = await self._runner.run(order)
         if run.adopted is None:
-            return await self._not_applied(order, run, None if job.detached else notify)
+            told = None if job.detached else notify
+            return await self._not_applied(order, run, told, started)
         finished = self._finished(order, run)
         # Who stopped what they had asked for themselves does not want it any more.
         if job.detached and (order.force or not await self._unmoved(finished)):
@@ -200,6 +202,7 @@ class Committer:
                 "compression discarded, the conversation moved on",
                 extra=_facts(order, finished.cost),
             )
+            self._tell(order, "discarded", started)
             moved = order.unchanged("not_needed", "the conversation moved on meanwhile")
             return replace(moved, loaded=current)
         self._memory.adopt(current.session.id, finished.state)
@@ -219,6 +222,13 @@ class Committer:
                 "rows_after": len(current.rows),
                 "seconds": round(self._clock.monotonic() - started, 3),
             },
+        )
+        self._tell(
+            order,
+            "swapped_in" if age else "compressed",
+            started,
+            rows_after=len(current.rows),
+            tokens_after=finished.tokens + later,
         )
         await self._announce(base, current)
         return CompactionResult("compressed", current, order.size.tokens, finished.tokens + later)
@@ -249,7 +259,9 @@ class Committer:
             )
         )
 
-    async def _not_applied(self, order: Order, run: Run, notify: Notify | None) -> CompactionResult:
+    async def _not_applied(
+        self, order: Order, run: Run, notify: Notify | None, started: float
+    ) -> CompactionResult:
         """Remember why, and tell the user once for each reason."""
         wanted = run.failed or order.trigger in ("overflow", "hygiene")
         state = self._memory.rebased(order.loaded, run.state)
@@ -267,7 +279,44 @@ class Committer:
         )
         loaded = await self._memory.store(order.loaded, state)
         outcome: CompactionOutcome = "aborted" if wanted else "not_needed"
+        self._tell(order, "failed" if run.failed else outcome, started)
         return replace(order.unchanged(outcome, run.reason), loaded=loaded)
+
+    def _tell(
+        self,
+        order: Order,
+        outcome: str,
+        started: float,
+        *,
+        rows_after: int | None = None,
+        tokens_after: int | None = None,
+    ) -> None:
+        """The line for scripts; None: as before."""
+        session, engine, rows = order.loaded.session, self._runner.engine, len(order.loaded.rows)
+        builtin, before = self._runner.builtin, order.size.tokens
+        after = before if tokens_after is None else tokens_after
+        threshold = max(0, engine.threshold_tokens)
+        telemetry.write_batch(
+            log,
+            {
+                "event": "context_compression",
+                "session_id": session.id,
+                "outcome": outcome,
+                "trigger": order.trigger,
+                "messages_before": rows,
+                "messages_after": rows if rows_after is None else rows_after,
+                "tokens_before": before,
+                "tokens_after": after,
+                "tokens_delta": after - before,
+                "compressions_total": session.compression.count + (tokens_after is not None),
+                "duration_ms": round(1000 * (self._clock.monotonic() - started)),
+                "threshold_tokens": threshold,
+                "context_limit": engine.context_length or None,
+                "occupancy_pct": telemetry.occupancy_pct(after, threshold),
+                "main_model": session.prefix.model,
+                "aux_model": (builtin and builtin.summary_model) or session.prefix.model,
+            },
+        )
 
     async def _announce(self, old: LoadedSession, new: LoadedSession) -> None:
         """Tell somebody else's engine where the conversation goes on."""

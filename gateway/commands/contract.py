@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
 from agent.mail import InboxRecord, OutboxItem
 from agent.model_metadata import Triggers
@@ -39,6 +40,10 @@ class Status(Protocol):
 
     def summary_model(self) -> str | None:
         """Who writes summaries; None: whoever answers."""
+        ...
+
+    def micro(self) -> MicroSettings | str:
+        """Micro-compaction as configured; a text: why it can not run, in words."""
         ...
 
     def image_tokens(self, model: str) -> int:
@@ -133,6 +138,6 @@ async def tip(host: CommandHost, call: Call) -> LoadedSession | None:
     return await host.sessions.load(conversation.tip_session_id)
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, what: str, many: str = "") -> str:
     """A number with its noun."""
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+    return f"1 {what}" if number == 1 else f"{number:,} {many or f'{what}s'}"

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
-from gateway.commands import context, conversations, going_back, lineage, talk, usage
+from gateway.commands import context, conversations, going_back, lineage, micro, talk, usage
 from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 
@@ -52,6 +52,8 @@ COMMANDS: Mapping[str, Command] = {
                 context.context, "This conversation"),
         _changing("compress", "shorten the conversation now, with a topic to keep in detail",
                   context.compress, "This conversation", "[focus]", stoppable=True),
+        Command("micro", "condense older answers one by one: on, off or as configured",
+                micro.micro, "This conversation", usage="[on|off|inherit]", stoppable=False),
         Command("lineage", "the sessions behind this conversation", lineage.lineage,
                 "This conversation"),
         Command("title", "show or set its name", conversations.title, "This conversation",

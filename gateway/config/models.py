@@ -298,7 +298,6 @@ class Config(Section):
 
 NOT_YET: dict[str, str] = {
     "compression.native": "native compaction",
-    "compression.micro_compact": "micro-compaction",
     "agent.tools.shell": "the shell tool",
     "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -60,6 +60,8 @@ class MicroParts:
     side_model: SideModel
     threads: DaemonThreads
     """Where the calls wait: not those of the engines."""
+    may_spend: Callable[[str], Awaitable[bool]] | None = None
+    """May this owner's money be spent now?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class MicroCompactor:
         self._clock = clock
         self._settings = parts.settings
         self._threads = parts.threads
+        self._may_spend = parts.may_spend
         self._held = held
         self._at_work = False
         self._committing = asyncio.Lock()
@@ -250,7 +253,12 @@ class MicroCompactor:
         if self._held(loaded) or cooldown_left(loaded.session.compression, self._clock.now()):
             return True
         prepared = await self._store.prepared(loaded.session.id)
-        return prepared is not None and prepared.revision == loaded.session.revision
+        if prepared is not None and prepared.revision == loaded.session.revision:
+            return True
+        if self._may_spend is None:
+            return False
+        conversation = await self._store.conversation(loaded.session.conversation_id)
+        return conversation is None or not await self._may_spend(conversation.owner)
 
     def _already_bought(self, loaded: LoadedSession, plan: Plan) -> str | None:
         bought, self._bought = self._bought, None
