@@ -78,11 +78,14 @@ async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[Tak
     except PermissionError as exc:
         raise PosthouseError(f"{socket} belongs to another user; import as that one") from exc
     try:
+        _refuse_half(Path(file.name))
         await send_line(writer, {"op": "import", "owner": owner})
         while chunk := file.read(CHUNK_BYTES):
             await send_line(writer, {"chunk": base64.b64encode(chunk).decode()})
         await send_line(writer, {"end": True})
         answer = await read_line(reader)
+    except ConnectionError:
+        answer = None
     finally:
         writer.close()
     if answer is None:
@@ -90,3 +93,13 @@ async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[Tak
     if "taken" not in answer:
         raise ImportRefused(str(answer.get("error")))
     return [TakenIn(**item) for item in answer["taken"]]
+
+
+def _refuse_half(path: Path) -> None:
+    """Of a database that is being written to, only the file itself would arrive."""
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        raise ImportRefused(
+            f"{log} holds what is not in the database yet: end the program that writes there, "
+            "or import while the gateway is down"
+        )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from agent.errors import ImportRefused
-from agent.exchange.jsonl import read_lines
+from agent.exchange.jsonl import MAX_LINE_CHARS, read_lines
 from agent.exchange.records import Portable
 from storage.hermes import MAGIC, read_hermes
 
@@ -32,10 +35,15 @@ def read_portables(path: Path, owner: str | None = None) -> list[Portable]:
         if is_database:
             found = read_hermes(path)
         else:
-            with path.open(encoding="utf-8", newline="\n") as lines:
-                found = read_lines(lines)
+            with path.open(encoding="utf-8", newline="\n") as file_of_lines:
+                found = read_lines(_lines(file_of_lines))
     except UnicodeDecodeError as exc:
         raise ImportRefused("the file is no text in UTF-8") from exc
     except OSError as exc:
         raise ImportRefused(f"the file can not be read: {exc.strerror or exc}") from exc
     return found if owner is None else [replace(portable, owner=owner) for portable in found]
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    """Its lines; of one that is too long no more than shows it, whatever the rest would take."""
+    return iter(partial(file.readline, MAX_LINE_CHARS + 1), "")

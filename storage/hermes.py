@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +19,12 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 from agent.errors import ImportRefused
-from agent.exchange.records import Portable, PortableMessage, PortableSession
+from agent.exchange.records import (
+    LATEST_TIME,
+    Portable,
+    PortableMessage,
+    PortableSession,
+)
 from agent.messages import Content, MessageKind, Role, ToolCall, clean_text
 from agent.sessions import EndReason, session_key
 
@@ -33,7 +39,6 @@ _END_REASONS: Mapping[str, EndReason] = {
     "idle": "idle",
     "daily": "daily",
 }
-_MAX_TIME = 253_402_300_799.0
 LOCAL_OWNER = "console:local"
 """Whom sessions of its command line belong to here."""
 
@@ -60,12 +65,19 @@ def read_hermes(path: Path) -> list[Portable]:
         ImportRefused: The file is no such database, or can not be read.
     """
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as db:
+        with closing(sqlite3.connect(_uri(path), uri=True)) as db:
             db.row_factory = sqlite3.Row
             db.text_factory = lambda raw: raw.decode("utf-8", "replace")
             return list(_conversations(db))
     except sqlite3.Error as exc:
         raise ImportRefused(f"the database can not be read: {exc}") from exc
+
+
+def _uri(path: Path) -> str:
+    """Reads only. A file that stands alone gets no log put beside it: nobody would take it away."""
+    beside = ("-wal", "-shm", "-journal")
+    alone = not any(path.with_name(path.name + end).exists() for end in beside)
+    return f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else "")
 
 
 def _conversations(db: sqlite3.Connection) -> Iterator[Portable]:
@@ -270,16 +282,17 @@ def _as_copies(
     are copies. They come in their parent's order, and a shortened result keeps its call's id.
     """
     said = [message for message in before if message.kind != "summary"]
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, message in enumerate(said):
+        places.setdefault(_words(message), []).append(place)
     at = 0
     for message in messages:
-        place = None
-        if message.kind is None:
-            words = _words(message)
-            place = next((i for i in range(at, len(said)) if _words(said[i]) == words), None)
-        if place is None:
+        same = places.get(_words(message), []) if message.kind is None else []
+        nearest = bisect_left(same, at)
+        if nearest == len(same):
             yield message
             continue
-        original, at = said[place], place + 1
+        original, at = said[same[nearest]], same[nearest] + 1
         changed = message.content != original.content
         yield replace(
             message,
@@ -306,4 +319,4 @@ def _json(text: str) -> Any:
 def _time(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value <= _MAX_TIME else None
+    return float(value) if 0 <= value < LATEST_TIME else None

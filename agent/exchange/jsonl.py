@@ -14,21 +14,26 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeGuard, cast, get_args
 
 from agent.errors import ImportRefused
-from agent.exchange.records import Portable, PortableAnchor, PortableMessage, PortableSession
+from agent.exchange.records import (
+    LATEST_TIME,
+    MAX_MESSAGES,
+    Portable,
+    PortableAnchor,
+    PortableMessage,
+    PortableSession,
+)
 from agent.messages import Content, MessageKind, Role
 from agent.sessions import CompressionState, EndReason
 
 FORMAT = 1
-MAX_MESSAGES = 200_000
-"""Of one file: it is taken in as one transaction."""
 MAX_LINE_CHARS = 64 * 1024 * 1024
+MAX_DEPTH = 200
+"""Of lists and objects in one another; what takes them in again goes one call deeper for each."""
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ROLES = get_args(Role)
 _KINDS = get_args(MessageKind)
 _END_REASONS = get_args(EndReason)
 _MAX_NUMBER = 2**53
-_MAX_TIME = 253_402_300_800.0
-"""The year 10000."""
 
 # --- writing ------------------------------------------------------------------------------------
 
@@ -173,12 +178,21 @@ class _Reading:
 
     def _object(self, text: str) -> dict[str, Any]:
         try:
-            value = json.loads(text, parse_constant=lambda name: self._refuse(f"holds {name}"))
+            value = json.loads(text, parse_constant=self._refuse_number, parse_float=self._finite)
         except (ValueError, RecursionError) as exc:
             self._refuse(f"is no JSON ({type(exc).__name__})")
         if not isinstance(value, dict):
             self._refuse("is no JSON object")
+        if _is_deeper(value, MAX_DEPTH):
+            self._refuse(f"has more than {MAX_DEPTH} lists and objects in one another")
         return value
+
+    def _finite(self, digits: str) -> float:
+        found = float(digits)
+        return found if math.isfinite(found) else self._refuse_number(digits)
+
+    def _refuse_number(self, name: str) -> NoReturn:
+        self._refuse(f"holds the number {name:.40}")
 
     def _take(self, value: dict[str, Any]) -> None:
         if self._number == 1 or "posthouse_export" in value:
@@ -401,12 +415,23 @@ class _Reading:
         found = value.get(name)
         if isinstance(found, bool) or not isinstance(found, int | float):
             self._refuse(f"needs the time {name}")
-        if not math.isfinite(found) or not 0 <= found < _MAX_TIME:
+        if not 0 <= found < LATEST_TIME:
             self._refuse(f"has a {name} that is no time")
         return float(found)
 
     def _refuse(self, what: str) -> NoReturn:
         raise ImportRefused(f"line {self._number} {what}")
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    """Does it hold so many lists and objects in one another, or more?"""
+    boxes: list[Any] = [value]
+    for _ in range(depth):
+        inside = (i for box in boxes for i in (box.values() if isinstance(box, dict) else box))
+        boxes = [item for item in inside if isinstance(item, dict | list)]
+        if not boxes:
+            return False
+    return True
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -9,6 +9,11 @@ from typing import Any, Protocol
 from agent.messages import Content, MessageKind, Role, ToolCall
 from agent.sessions import EndReason
 
+MAX_MESSAGES = 200_000
+"""Of one file: it is taken in as one transaction."""
+LATEST_TIME = 253_402_214_400.0
+"""The last day of the year 9999: a date in every time zone."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortableMessage:

@@ -178,6 +178,13 @@ def _lines() -> list[str]:
     return list(write_lines([portable_chain()]))
 
 
+def _deep(levels: int) -> dict[str, object]:
+    tree: dict[str, object] = {}
+    for _ in range(levels - 1):
+        tree = {"a": tree}
+    return tree
+
+
 def _refused(lines: list[str]) -> str:
     with pytest.raises(ImportRefused) as caught:
         read_lines(lines)
@@ -219,6 +226,9 @@ def test_a_newer_format_says_what_to_do() -> None:
         (lambda m: m.update(seq=2**70), "seq"),
         (lambda m: m.update(at="now"), "time at"),
         (lambda m: m.update(at=1e300), "no time"),
+        (lambda m: m.update(at=253_402_300_799.0), "no time"),
+        (lambda m: m.update(content=[{"type": "text", "n": float("inf")}]), "Infinity"),
+        (lambda m: m.update(blocks=[_deep(201)]), "in one another"),
         (lambda m: m.update(content=5), "content"),
         (lambda m: m.update(content=["x"]), "content"),
         (lambda m: m.update(tool_calls=[{"id": 1}]), "broken tool call"),
@@ -261,12 +271,47 @@ def test_a_line_that_is_no_object_is_refused(line: str) -> None:
         {"anchor": [1, 2]},
         {"started_at": None},
         {"manifest": 3},
+        {"manifest": _deep(201)},
+        {"model_config": _deep(201)},
     ],
 )
 def test_a_hostile_session_is_refused(change: dict[str, object]) -> None:
     lines = _lines()
     lines[2] = json.dumps({**json.loads(lines[2]), **change}) + "\n"
     _refused(lines)
+
+
+async def test_what_is_nested_as_deep_as_it_may_be_comes_through(stores: Stores) -> None:
+    here, there = stores
+    tool = {"name": "t", "description": "", "parameters": _deep(197)}
+    session = replace(
+        portable_chain().sessions[0],
+        ended_at=None,
+        end_reason=None,
+        manifest=_deep(199),
+        tools=(tool,),
+    )
+    await here.take_in([replace(portable_chain(), sessions=(session,))])
+    first = await _exported(here, "s_one")
+    await there.take_in(read_lines(io.StringIO(first, newline="\n")))
+    assert await _exported(there, "s_one") == first
+
+
+def test_a_number_that_json_can_not_give_back_is_refused() -> None:
+    lines = _lines()
+    lines[3] = lines[3].replace('"at":1.0', '"at":1.0,"content":[{"n":1e999}]')
+    assert "line 4 holds the number 1e999" in _refused(lines)
+
+
+def test_a_line_without_end_is_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.files.MAX_LINE_CHARS", 1_000)
+    monkeypatch.setattr("agent.exchange.jsonl.MAX_LINE_CHARS", 1_000)
+    path = tmp_path / "file"
+    path.write_text('{"posthouse_export":1,"x":"' + "x" * 5_000, encoding="utf-8")
+    with pytest.raises(ImportRefused, match="line 1 is too long"):
+        read_portables(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"hello", b"PK\x03\x04", b"\x00" * 100])

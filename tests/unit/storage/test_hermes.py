@@ -178,3 +178,36 @@ def test_a_damaged_database_is_refused(state: Database) -> None:
     path.write_bytes(raw)
     with pytest.raises(ImportRefused, match="can not be read"):
         read_portables(path)
+
+
+def test_reading_leaves_nothing_beside_the_file(state: Database) -> None:
+    state.session("s")
+    state.message("s", "user", "hello")
+    path = state.done()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+    assert len(read_portables(path)) == 1
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_only_in_the_log_is_read_too(state: Database) -> None:
+    state.session("s")
+    path = state.done()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("INSERT INTO messages (session_id, role, content) VALUES ('s', 'user', 'late')")
+        db.commit()
+        (portable,) = read_portables(path)
+    assert [m.content for m in portable.sessions[0].messages] == ["late"]
+
+
+def test_copies_among_many_messages_are_found_in_one_pass(state: Database) -> None:
+    """Each new message was once compared with every older one: minutes for some thousands."""
+    state.session("a", end_reason="compression", ended_at=2.0)
+    state.session("b", parent_session_id="a")
+    for session, first in (("a", 0), ("b", 2_990)):
+        for number in range(first, first + 3_000):
+            state.message(session, "user", f"number {number}")
+    (portable,) = read_portables(state.done())
+    copies = [m.origin for m in portable.sessions[1].messages if m.origin is not None]
+    assert copies == list(range(2_991, 3_001))
