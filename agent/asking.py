@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from agent.cache_watch import TurnCache
 from agent.errors import (
+    BlockUnsendable,
     ContextOverflow,
     ModelError,
     OutputLimitTooHigh,
@@ -23,6 +24,7 @@ from agent.ports import (
     CompactionDecision,
     CompactionTrigger,
     Compactor,
+    ContextEdits,
     LanguageModel,
     ModelRequest,
     ModelResponse,
@@ -60,6 +62,7 @@ class Asker:
         cache_ttl: CacheTtl | None,
         cache: TurnCache | None = None,
         image_tokens: ImageTokens | None = None,
+        edits: ContextEdits | None = None,
     ) -> None:
         self._history = history
         self._ticket = ticket
@@ -72,6 +75,7 @@ class Asker:
         self._cache_ttl = cache_ttl
         self._cache = cache
         self._image_tokens = image_tokens
+        self._edits = edits
         self._lowered = 0
         self._counted = False
         self._thinking_stripped = False
@@ -105,6 +109,8 @@ class Asker:
                 await self._drop_images(exc)
             except ThinkingMismatch as exc:
                 await self._strip_thinking(exc)
+            except BlockUnsendable as exc:
+                await self._overflowed(exc)  # there is no way on with this list: it is made anew
             else:
                 return await self._take_in(request, response)
             self.take_back()
@@ -314,6 +320,7 @@ class Asker:
             tools=prefix.tools,
             cache_ttl=self._cache_ttl,
             continues_pause=continues_pause,
+            edits=self._edits,
             previous_answer_id=before,
         )
 

@@ -20,12 +20,23 @@ HIT_RATIO = 0.9
 """So much of what the last request left in the cache has to be read for a hit."""
 
 CacheMiss = Literal[
-    "", "first", "model", "system", "tools", "revision", "messages", "expired", "short", "provider"
+    "",
+    "first",
+    "model",
+    "system",
+    "tools",
+    "revision",
+    "messages",
+    "expired",
+    "short",
+    "native edit",
+    "provider",
 ]
 """Why the prefix was not read. ``""``: it was. ``first``: nothing is known of an earlier request (a
 new conversation, or a restart). ``revision``: a compression or a rewrite. ``messages``: the list
 changed within a revision, which is a bug of ours. ``expired``: idle for longer than the entry
-lives. ``short``: below the provider's minimum. ``provider``: no cause of ours."""
+lives. ``short``: below the provider's minimum. ``native edit``: the provider cleared parts of the
+prompt, as it was asked to. ``provider``: no cause of ours."""
 
 
 _DIAGNOSES: Mapping[str, CacheMiss] = {
@@ -153,6 +164,8 @@ class CacheWatch:
                 "the list of messages changed within a revision",
                 extra={"session_id": session.id, "revision": session.revision},
             )
+        elif cause == "provider" and response.cleared_tokens:
+            cause = "native edit"
         elif cause == "provider":
             # Ours was the same: if the provider saw another one, something between us changed it.
             cause = _DIAGNOSES.get(response.cache_diagnosis, "provider")

@@ -19,6 +19,7 @@ from agent.model_metadata import (
     images_in,
     measure,
 )
+from agent.native_block import is_readable_summary
 from agent.sessions import LoadedSession, SessionPrefix
 
 PartName = Literal[
@@ -218,6 +219,8 @@ def _beside_text(message: Message) -> list[tuple[PartName, Message]]:
     if thinking:
         found.append(("thinking", alone(anthropic_content_blocks=thinking)))
     compacted = [block for block in blocks if block.get("type") == "compaction"]
+    if is_readable_summary(message):
+        compacted = []  # what the provider wrote is the text, and is sent once
     if compacted:  # the provider's own summary of what came before
         found.append(("summary", alone(anthropic_content_blocks=compacted)))
     return found

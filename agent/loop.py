@@ -15,6 +15,7 @@ from agent.image_tokens import ImageTokens
 from agent.messages import Draft, ToolCall, text_of
 from agent.ports import (
     Compactor,
+    ContextEdits,
     LanguageModel,
     ModelResponse,
     SessionStore,
@@ -64,6 +65,8 @@ class LoopSettings:
     cache_ttl: Literal["5m", "1h", "auto"] | None = "5m"
     """``auto``: by who waits for the answer. None: no cache marks."""
     parallel_tools: int = 8
+    edits: ContextEdits | None = None
+    """What the provider may clear from long prompts by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ class TurnLoop:
             max_tokens=settings.max_tokens,
             cache_ttl=ttl_for(settings.cache_ttl, for_person=context.for_person),
             cache=self._cache_watch.turn() if self._cache_watch is not None else None,
+            edits=settings.edits,
             image_tokens=self._image_tokens,
         )
         turn = _Turn(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent.messages import THINKING_TYPES, Content, Message, Row, ToolSchema, wire_message
+from agent.native_block import is_readable_summary
 from agent.sessions import LoadedSession, SessionPrefix
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def estimate_message_tokens(message: Message) -> int:
             total += TOOL_CALL_TOKENS + estimate_tokens_rough(said)
     if message.get("role") == "tool":
         total += TOOL_CALL_TOKENS
-    if "anthropic_content_blocks" in message:
+    if "anthropic_content_blocks" in message and not is_readable_summary(message):
         total += _hidden_tokens(message["anthropic_content_blocks"] or ())
     return total
 

@@ -215,7 +215,7 @@ class NativeSummary:
     text: str
     """What of it can be read; "": nothing."""
     maker: str
-    """Who alone reads the block (`agent.llm.native_block.maker_of`)."""
+    """Who alone reads the block (`agent.native_block.maker_of`)."""
     usage: Usage | None
     model: str
 

@@ -15,6 +15,7 @@ from agent.compaction.policy import MAX_BIAS, in_words, verdict
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
 from agent.messages import Entry, Keep, Message, Row, newest_real_user, to_engine
+from agent.native_block import compaction_block
 from agent.ports import Clock, IdSource, SessionStore
 from agent.prepared import Prepared
 from agent.sessions import LoadedSession, Session
@@ -83,6 +84,8 @@ class Ahead:
         self._lease_ttl_seconds = lease_ttl_seconds
         self._job: Detachable[Preparation] | None = None
         self._calls: deque[float] = deque(maxlen=MAX_CALLS_AN_HOUR)
+        self._kept: tuple[str, int] | None = None
+        """Session and revision for which something is known to be prepared."""
 
     # --- preparing ------------------------------------------------------------------------------
 
@@ -95,6 +98,10 @@ class Ahead:
         """Until none is being prepared any more."""
         if self._job is not None and self._job.running:
             await self._job.over()
+
+    def keeps(self, session: Session) -> bool:
+        """Cheap: is something prepared for this list, as far as this process knows?"""
+        return self._kept == (session.id, session.revision)
 
     def is_crowded(self, session: Session) -> bool:
         """Cheap: was its last answer given to a prompt at the level?"""
@@ -151,6 +158,7 @@ class Ahead:
         order = self._order(loaded)
         if kept is not None:
             if not await self._problem(order, kept):
+                self._kept = (kept.session_id, kept.revision)
                 return Preparation("not_needed", "it is prepared already")
             await self._discard(order, kept, "it would not fit any more")
         if reason := self._over_budget(loaded):
@@ -219,6 +227,7 @@ class Ahead:
                 extra=_facts(order, run.cost) | {"reason": "the conversation moved on"},
             )
             return Preparation("not_now", "the conversation moved on meanwhile")
+        self._kept = (prepared.session_id, prepared.revision)
         log.info(
             "compression prepared",
             extra=_facts(order, run.cost) | {"tokens_after": prepared.tokens + order.prefix_tokens},
@@ -268,6 +277,7 @@ class Ahead:
 
     async def _discard(self, order: Order, prepared: Prepared, reason: str) -> None:
         await self._store.discard_prepared(prepared.session_id)
+        self._kept = None
         log.info(
             "prepared compression discarded",
             extra=_facts(order, prepared.cost) | {"reason": reason},
@@ -294,7 +304,7 @@ def _fault(rows: Sequence[Row], prepared: Prepared) -> str:
         return "a message that it keeps is not there any more"
     after = [_message(entry, by_id) for entry in prepared.entries]
     after.extend(by_id[row.id] for row in _later(rows, prepared))
-    if after[0]["role"] != "user":
+    if after[0]["role"] != "user" and compaction_block(after[0]) is None:
         return "the list would not begin with the user"
     return problem_with(before, after, newest_real_user(before))
 

@@ -50,13 +50,18 @@ MAX_LISTED = 40
 
 def render_summary(summary: SummaryText) -> str:
     """The content of the summary message; `parse_summary` reads it again."""
-    parts = [SUMMARY_HEADER, PREAMBLE, summary.body]
+    parts = [SUMMARY_HEADER, PREAMBLE, summary.body, *kept_exactly(summary), SUMMARY_END]
+    return clean_text("\n\n".join(part for part in parts if part))
+
+
+def kept_exactly(summary: SummaryText) -> list[str]:
+    """The parts of a summary that no model wrote: identifiers and quotes, each with its title."""
+    parts = []
     if summary.identifiers:
         parts.append("\n".join((IDENTIFIERS_TITLE, *(f"- {item}" for item in summary.identifiers))))
     if summary.quotes or summary.not_quoted:
         parts.append("\n".join((VERBATIM_TITLE, *_verbatim_lines(summary))))
-    parts.append(SUMMARY_END)
-    return clean_text("\n\n".join(part for part in parts if part))
+    return parts
 
 
 def _verbatim_lines(summary: SummaryText) -> Iterable[str]:

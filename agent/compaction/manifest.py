@@ -9,7 +9,7 @@ from typing import Any, Literal
 from agent.compaction.frame import MAX_LISTED, SummaryText
 from agent.messages import Message, clean_text, real_users
 
-Mode = Literal["prune", "summary", "deterministic"]
+Mode = Literal["prune", "summary", "deterministic", "native"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,10 @@ def after_nothing(state: CompressionState, now: float, size: Measurement) -> Com
 
 
 def after_compression(
-    state: CompressionState, now: float, *, mode: Literal["prune", "summary", "deterministic"]
+    state: CompressionState,
+    now: float,
+    *,
+    mode: Literal["prune", "summary", "deterministic", "native"],
 ) -> CompressionState:
     """The state after a compression: the size is unknown until the next usage.
 
@@ -188,7 +191,7 @@ def after_compression(
         count=state.count + 1, awaiting_usage=True, hold_tokens=0, prune_at_tokens=0
     )
     match mode:
-        case "summary":
+        case "summary" | "native":
             return done.changed(
                 cooldown_until=0.0,
                 cooldown_reason="",

@@ -38,8 +38,8 @@ class CompressionReport:
     """One compression as it can be told. Zeros where its manifest does not say."""
 
     mode: str
-    """``prune``, ``summary``, ``deterministic``; ``engine``: a third party's, which tells no more;
-    or one that this version does not know."""
+    """``prune``, ``summary``, ``deterministic``; ``native``: the provider's own summary;
+    ``engine``: a third party's, which tells no more; or one that this version does not know."""
     at: float | None
     """Unix seconds."""
     tokens_before: int = 0

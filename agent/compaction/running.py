@@ -7,7 +7,7 @@ import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.compaction.adoption import Adopted, Checked, check
 from agent.compaction.memory_text import MemoryText, memory_text
@@ -27,6 +27,9 @@ from agent.ports import (
     SideModel,
 )
 from agent.sessions import CompressionState, LoadedSession
+
+if TYPE_CHECKING:
+    from agent.compaction.native.running import NativeCompaction
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -91,8 +94,10 @@ class EngineRunner:
         timeout_seconds: float,
         memory: MemoryText | None = None,
         ahead_model: SideModel | None = None,
+        native: NativeCompaction | None = None,
     ) -> None:
         self._engine = engine
+        self._native = native
         self._ahead_model = ahead_model
         self._builtin = engine if isinstance(engine, ContextCompressor) else None
         self._threads = threads or DaemonThreads()
@@ -120,7 +125,7 @@ class EngineRunner:
         if order.overflow_proven:
             current = max(current, self._engine.context_length)
         if self._builtin is not None:
-            return await self._run_builtin(self._builtin, self._host, order, current)
+            return await self._run_ours(self._builtin, self._host, order, current)
         run = await self._run_foreign(order, current)
         if run.adopted is None and order.overflow_proven and self._fallback is not None:
             log.warning("the built-in engine steps in", extra={"engine_failure": run.reason})
@@ -135,7 +140,7 @@ class EngineRunner:
         twin = self._builtin.twin(self._ahead_model)
         twin.ahead = True
         host = EngineHost(twin, self._threads, self._clock)
-        return await self._run_builtin(twin, host, order, order.size.tokens)
+        return await self._run_ours(twin, host, order, order.size.tokens)
 
     @property
     def prunes_results(self) -> bool:
@@ -168,11 +173,36 @@ class EngineRunner:
         """Run something that takes a while beside the event loop."""
         return await asyncio.wrap_future(self._threads.submit(call))
 
-    async def _run_builtin(
+    async def _run_ours(
         self, engine: ContextCompressor, host: EngineHost, order: Order, current: int
     ) -> Run:
-        rows = order.loaded.rows
+        """The provider's own summary where that is wanted and works, else one of ours.
+
+        Ours never builds on the provider's: it reads what that was made from.
+        """
+        native = self._native
+        if native is None:
+            return await self._run_builtin(engine, host, order, current)
         memory = await memory_text(self._memory, order.loaded, self._clock)
+        run = await native.run(order, engine.triggers, memory, self.beside)
+        if run is not None:
+            return run
+        whole = await native.originals(order.loaded)
+        order_for_all = replace(order, loaded=whole)
+        run = await self._run_builtin(engine, host, order_for_all, current, memory)
+        return native.taken_back(run, order.loaded, whole)
+
+    async def _run_builtin(
+        self,
+        engine: ContextCompressor,
+        host: EngineHost,
+        order: Order,
+        current: int,
+        memory: str | None = None,
+    ) -> Run:
+        rows = order.loaded.rows
+        if memory is None:
+            memory = await memory_text(self._memory, order.loaded, self._clock)
 
         def work() -> Any:
             engine.restore(order.state)

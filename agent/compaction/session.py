@@ -13,6 +13,7 @@ from agent.compaction.committing import Committer, Job, Notify, blocked_text
 from agent.compaction.detaching import Detachable
 from agent.compaction.memory_text import MemoryText
 from agent.compaction.micro.passes import MicroCompactor, MicroParts
+from agent.compaction.native.running import NativeCompaction
 from agent.compaction.policy import after_usage, blocked_for, in_words, verdict
 from agent.compaction.prune_only import PruneOnly
 from agent.compaction.remembering import StateMemory
@@ -77,6 +78,7 @@ class SessionCompactor:
         ahead_model: SideModel | None = None,
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
         micro: MicroParts | None = None,
+        native: NativeCompaction | None = None,
         on_result: Callable[[CompactionTrigger, CompactionResult], None] = lambda why, what: None,
     ) -> None:
         """Take the parts of one conversation.
@@ -94,6 +96,7 @@ class SessionCompactor:
             ahead_model: Makes the summaries that nobody waits for; None: the engine's own.
             image_tokens: What a picture takes in a model's prompts (`agent.image_tokens`).
             micro: For micro-compaction; only beside the built-in engine.
+            native: The provider's own summaries, and the way back from them; likewise.
             on_result: Told of the end of each compression, also one that nobody waits for any more.
         """
         self._settings = settings or CompactionSettings()
@@ -106,6 +109,7 @@ class SessionCompactor:
             timeout_seconds=self._settings.compress_timeout_seconds,
             memory=memory_text,
             ahead_model=ahead_model,
+            native=native,
         )
         self._memory = StateMemory(store, image_tokens)
         self._ahead = Ahead(
@@ -330,7 +334,8 @@ class SessionCompactor:
     def _is_held(self, loaded: LoadedSession) -> bool:
         """Is a compression of this list at work, or paid for and not stored yet?"""
         at_work = self._job is not None and self._job.running
-        return at_work or self._ahead.running or self._committer.keeps(loaded.session)
+        paid_for = self._committer.keeps(loaded.session) or self._ahead.keeps(loaded.session)
+        return at_work or self._ahead.running or paid_for
 
     # --- what comes back ------------------------------------------------------------------------
 

@@ -32,11 +32,11 @@ from agent.llm.native import (
     is_beta,
     the_block,
 )
-from agent.llm.native_block import readable_text
 from agent.llm.thinking import ThinkingControls
 from agent.llm.validator import validate
 from agent.llm.wire import Body, build_body
 from agent.messages import clean_text
+from agent.native_block import readable_text
 from agent.ports import Clock, ModelRequest, ModelResponse, NativeSummary, Usage
 from agent.prompt_caching import cache_marks, is_native
 

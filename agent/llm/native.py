@@ -23,7 +23,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.errors import BlockUnsendable, CompactionRefused, ModelBadRequest, ModelNotFound
-from agent.llm.native_block import (
+from agent.llm.thinking import BINDING_BETA
+from agent.messages import Message
+from agent.native_block import (
     compaction_block,
     is_failed,
     leading_block,
@@ -31,8 +33,6 @@ from agent.llm.native_block import (
     readable_text,
     sendable_block,
 )
-from agent.llm.thinking import BINDING_BETA
-from agent.messages import Message
 from agent.ports import ContextEdits
 
 Body = dict[str, Any]

@@ -17,8 +17,8 @@ from typing import Any
 from agent.llm import images
 from agent.llm.answers import is_compaction, only_thinking, plain_blocks, raw_blocks
 from agent.llm.clean import clean_json
-from agent.llm.native_block import compaction_block, sendable_block
 from agent.messages import Message, ToolSchema, clean_text
+from agent.native_block import compaction_block, sendable_block
 from agent.ports import ModelRequest
 from agent.prompt_caching import apply_anthropic_cache_control
 

@@ -9,11 +9,11 @@ said something else, so the block no longer counts.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from agent.llm.clean import clean_json
 from agent.messages import Message, clean_text, text_of
 
 Block = dict[str, Any]
@@ -55,10 +55,18 @@ def sendable_block(message: Message, maker: str) -> Block | None:
     said = f"{_MARK}:{_digest(clean_text(text_of(message['content'])))}:{maker}"
     if block is None or not maker or message.get("name") != said:
         return None
+    sent = {k: v for k, v in block.items() if k != "cache_control"}
     try:
-        return {k: v for k, v in clean_json(block).items() if k != "cache_control"}
-    except RecursionError:
+        json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):  # changed, it would not be taken; and so it can not go out
         return None
+    return sent
+
+
+def is_readable_summary(message: Message) -> bool:
+    """Does a message hold a block whose text is what the message shows? Only one is ever sent."""
+    block = compaction_block(message)
+    return block is not None and bool(readable_text(block))
 
 
 def readable_text(block: Block) -> str:
