@@ -26,7 +26,8 @@ def warning(standing: Standing, now: float, zone: tzinfo) -> str:
             f"That was the last answer for today: {used} is spent. I start again {again}; "
             "commands still work."
         )
-    return f"A word on money: {used} is spent. When it is used up I stop until {again}."
+    until = again.removeprefix("at ")
+    return f"A word on money: {used} is spent. When it is used up I stop until {until}."
 
 
 def budget_line(standing: Standing, now: float, zone: tzinfo) -> str:
