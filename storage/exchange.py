@@ -5,18 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from agent.errors import ImportRefused
 from agent.exchange.records import (
     Portable,
     PortableAnchor,
+    PortableList,
     PortableMessage,
     PortableSession,
     TakenIn,
 )
-from agent.exchange.references import Rename, renamed_content, renamed_manifest
+from agent.exchange.references import (
+    Rename,
+    renamed_compression,
+    renamed_content,
+    renamed_manifest,
+)
 from agent.messages import Draft, Message, Row
 from agent.sessions import Session
 from storage import sessions
@@ -71,9 +78,14 @@ class _Numbers:
         for number, row in enumerate(rows, start=1):
             self._of[row.id] = self._number[row.id] = number
             self._of.setdefault(row.root_id, number)
+        self._ids = sorted(self._number)
 
     def of(self, row_id: int) -> int:
         return self._of.get(row_id, NOBODY)
+
+    def newest_upto(self, row_id: int) -> int:
+        """The last message that is no newer than this row, of whomever; numbers follow row ids."""
+        return bisect_right(self._ids, row_id)
 
     def origin(self, row: Row) -> int | None:
         """Of a copy; None for an original, and for a copy that has become one."""
@@ -111,17 +123,23 @@ def _session(
         anchor=PortableAnchor(anchor.prompt_tokens, anchor.output_tokens, through)
         if anchor is not None and through
         else None,
-        compression=_without_rows(json.loads(compression)),
+        compression=renamed_compression(json.loads(compression), numbers.of),
         manifest=renamed_manifest(session.manifest, numbers.of),
         messages=tuple(
             _message(row, active, compacted, numbers) for row, active, compacted in rows
         ),
+        replaced=tuple(_replaced(db, session.id, numbers)),
     )
 
 
-def _without_rows(compression: dict[str, Any]) -> dict[str, Any]:
-    """What compaction remembers without the row that it has seen: elsewhere that is another one."""
-    return {name: value for name, value in compression.items() if name != "seen_row_id"}
+def _replaced(db: sessions.Reader, session_id: str, numbers: _Numbers) -> Iterator[PortableList]:
+    query = (
+        "SELECT revision, made_at, carried_row_id, row_ids FROM replaced_lists"
+        " WHERE session_id = ? ORDER BY revision"
+    )
+    for revision, made_at, carried, row_ids in db.execute(query, (session_id,)):
+        messages = tuple(numbers.of(row_id) for row_id in json.loads(row_ids))
+        yield PortableList(revision, made_at, numbers.newest_upto(carried), messages)
 
 
 def _message(row: Row, active: bool, compacted: bool, numbers: _Numbers) -> PortableMessage:
@@ -225,7 +243,7 @@ def _insert_session(
                 session.started_at,
                 session.ended_at,
                 session.end_reason,
-                dump_json(session.compression),
+                "{}",
                 dump_json(session.model_config),
                 clean(session.system_prompt),
                 dump_json(list(session.tools)),
@@ -292,14 +310,16 @@ def _finish_session(tx: Transaction, session: PortableSession, ids: dict[int, in
     # Only in its own list a measurement means something.
     in_list = {message.number for message in session.messages if message.active}
     through = ids[anchor.through] if anchor is not None and anchor.through in in_list else None
-    manifest = renamed_manifest(session.manifest, _renaming(ids))
+    rename = _renaming(ids)
+    manifest = renamed_manifest(session.manifest, rename)
     known = anchor is not None and through is not None
     tx.execute(
         "UPDATE sessions SET message_count ="
         " (SELECT count(*) FROM messages WHERE session_id = ?1 AND active = 1),"
         " last_seq = max(last_seq,"
         "  (SELECT coalesce(max(seq), 0) FROM messages WHERE session_id = ?1)),"
-        " anchor_prompt_tokens = ?2, anchor_output_tokens = ?3, anchor_row_id = ?4, manifest = ?5"
+        " anchor_prompt_tokens = ?2, anchor_output_tokens = ?3, anchor_row_id = ?4, manifest = ?5,"
+        " compression = ?6"
         " WHERE id = ?1",
         (
             session.id,
@@ -307,8 +327,18 @@ def _finish_session(tx: Transaction, session: PortableSession, ids: dict[int, in
             anchor.output_tokens if known and anchor is not None else None,
             through,
             None if manifest is None else dump_json(manifest),
+            dump_json(renamed_compression(session.compression, rename)),
         ),
     )
+    tx.executemany(
+        "INSERT INTO replaced_lists (session_id, revision, carried_row_id, made_at, row_ids)"
+        " VALUES (?, ?, ?, ?, ?)",
+        [
+            (session.id, one.revision, rename(one.carried), one.made_at,
+             dump_json([rename(number) for number in one.messages]))
+            for one in session.replaced
+        ],
+    )  # fmt: skip
 
 
 def _renaming(ids: dict[int, int]) -> Rename:

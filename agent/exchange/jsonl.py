@@ -19,6 +19,7 @@ from agent.exchange.records import (
     MAX_MESSAGES,
     Portable,
     PortableAnchor,
+    PortableList,
     PortableMessage,
     PortableSession,
 )
@@ -96,6 +97,9 @@ def _session(session: PortableSession) -> dict[str, Any]:
         "anchor": [anchor.prompt_tokens, anchor.output_tokens, anchor.through] if anchor else None,
         "compression": session.compression,
         "manifest": session.manifest,
+        "replaced": [
+            [one.revision, one.made_at, one.carried, list(one.messages)] for one in session.replaced
+        ],
     }
 
 
@@ -284,6 +288,7 @@ class _Reading:
             compression=self._compression(value),
             manifest=None if value.get("manifest") is None else self._map(value, "manifest"),
             messages=tuple(self._messages),
+            replaced=tuple(self._replaced(value)),
         )
 
     def _anchor(self, value: dict[str, Any]) -> PortableAnchor | None:
@@ -293,6 +298,25 @@ class _Reading:
         if not (isinstance(anchor, list) and len(anchor) == 3 and all(map(_is_count, anchor))):
             self._refuse("belongs to a session with a broken anchor")
         return PortableAnchor(*anchor)
+
+    def _replaced(self, value: dict[str, Any]) -> Iterator[PortableList]:
+        own = {message.number for message in self._messages}
+        last = -1
+        lists = value.get("replaced", [])
+        for one in lists if isinstance(lists, list) else [None]:
+            match one:
+                case [revision, float() | int() as made_at, carried, [*numbers]] if (
+                    all(map(_is_count, (revision, carried, *numbers)))
+                    and last < revision
+                    and 0 <= made_at < LATEST_TIME
+                    and carried < self._next_message
+                    and own.issuperset(numbers)
+                    and len(set(numbers)) == len(numbers)
+                ):
+                    last = revision
+                    yield PortableList(revision, float(made_at), carried, tuple(numbers))
+                case _:
+                    self._refuse("belongs to a session with a broken replaced list")
 
     def _compression(self, value: dict[str, Any]) -> dict[str, Any]:
         """What compaction remembers; fields of another version are taken along unread."""

@@ -49,6 +49,18 @@ class PortableAnchor:
 
 
 @dataclass(frozen=True, slots=True)
+class PortableList:
+    """The list that a compression inside its session replaced, as numbers of messages."""
+
+    revision: int
+    """That the compression made."""
+    made_at: float
+    carried: int
+    """The newest message of the conversation right after it."""
+    messages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PortableSession:
     """A session with every row it ever had, in the order of their making.
 
@@ -69,8 +81,10 @@ class PortableSession:
     last_seq: int
     anchor: PortableAnchor | None
     compression: dict[str, Any]
+    """What of it names a row is a message's number, or 0."""
     manifest: dict[str, Any] | None
     messages: tuple[PortableMessage, ...] = field(default=())
+    replaced: tuple[PortableList, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

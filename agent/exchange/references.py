@@ -18,6 +18,7 @@ _NAMED = re.compile(
     r"(?<=recall ref m)\d{1,18}|(?<=\(m)\d{1,18}(?=\)$)|(?<=~ user m)\d{1,18}$", re.MULTILINE
 )
 _ROWS = frozenset({"first_row", "last_row"})
+_ROW_FIELDS = ("_row", "_row_id")
 _ROW_LISTS = frozenset({"quoted", "listed"})
 
 
@@ -43,6 +44,14 @@ def renamed_content(content: Content, kind: MessageKind | None, rename: Rename) 
 def renamed_manifest(manifest: dict[str, Any] | None, rename: Rename) -> dict[str, Any] | None:
     """A loss manifest with the rows that it names renamed."""
     return None if manifest is None else {k: _value(k, v, rename) for k, v in manifest.items()}
+
+
+def renamed_compression(state: dict[str, Any], rename: Rename) -> dict[str, Any]:
+    """What compaction remembers with the rows that it names renamed (`CompressionState`)."""
+    return {
+        name: rename(value) if name.endswith(_ROW_FIELDS) and isinstance(value, int) else value
+        for name, value in state.items()
+    }
 
 
 def _value(key: str, value: Any, rename: Rename) -> Any:

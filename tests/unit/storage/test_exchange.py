@@ -17,11 +17,11 @@ from agent.errors import ImportRefused
 from agent.exchange.jsonl import read_lines, write_lines
 from agent.exchange.markdown import write_markdown
 from agent.messages import Draft, Keep
-from agent.sessions import SearchScope
+from agent.sessions import CompressionState, SearchScope
 from storage.files import read_portables
 from storage.sqlite import open_store
 from storage.store import SqlStore
-from tests.contract.lineage_suite import compress
+from tests.contract.lineage_suite import compress, compress_in_place
 from tests.contract.store_suite import (
     KEY,
     OWNER,
@@ -88,6 +88,34 @@ async def test_what_was_taken_in_is_found_and_its_references_lead_to_it(stores: 
     assert tip.session.parent_session_id == "s_one"
     assert tip.session.anchor is not None
     assert tip.session.anchor.through_row_id == tip.rows[1].id
+
+
+async def test_a_compression_inside_a_session_can_be_undone_there_too(
+    stores: Stores, tmp_path: Path
+) -> None:
+    here, there = stores
+    await talk(there, said("somebody else's row, so that ids differ"))
+    tip = await compress_in_place(here, await talk(here, said("a1"), said("a2")), keep=1)
+    await begin(here, "since then")
+    tip = await compress_in_place(here, await here.load(tip.session.id), keep=1)
+    newest = await here.load(tip.session.id)
+    state = CompressionState(
+        count=2, seen_row_id=newest.rows[-1].root_id, micro_failed_row=newest.rows[-1].root_id
+    )
+    await here.set_compression(tip.session.id, state)
+    first = await _exported(here, tip.session.id)
+
+    await there.take_in(read_lines(io.StringIO(first, newline="\n")))
+
+    assert await _exported(there, tip.session.id) == first
+    whole, again = [await store.uncompressed(tip.session.id) for store in stores]
+    assert [row.message for row in again] == [row.message for row in whole]
+    arrived = await there.load(tip.session.id)
+    seen = arrived.rows[-1].root_id
+    assert seen != state.seen_row_id
+    assert arrived.session.compression == replace(state, seen_row_id=seen, micro_failed_row=seen)
+    await there.close()
+    check_invariants(tmp_path / "b.db")
 
 
 async def test_the_same_file_twice_changes_nothing(stores: Stores) -> None:
@@ -271,6 +299,14 @@ def test_a_line_that_is_no_object_is_refused(line: str) -> None:
         {"anchor": [1, 2]},
         {"started_at": None},
         {"manifest": 3},
+        {"replaced": 3},
+        {"replaced": [[1, 1.0, 0]]},
+        {"replaced": [[1, 1.0, 0, [9]]]},
+        {"replaced": [[1, 1.0, 9, [1]]]},
+        {"replaced": [[1, 1.0, 0, [1, 1]]]},
+        {"replaced": [[1, 1.0, 0, [1]], [1, 1.0, 0, [1]]]},
+        {"replaced": [[1, "then", 0, [1]]]},
+        {"replaced": [[True, 1.0, 0, [1]]]},
         {"manifest": _deep(201)},
         {"model_config": _deep(201)},
     ],
