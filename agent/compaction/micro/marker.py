@@ -10,7 +10,7 @@ from agent.messages import Draft, Message, Row, clean_text, text_of
 
 MARKER_HEADER = "[Earlier replies and tool results, condensed by the host: for reference only]"
 MARKER_END = "[End of condensed replies]"
-_ORIGINALS = re.compile(r"^Originals: recall ref m(\d+) to m(\d+)$", re.MULTILINE)
+_ORIGINALS = re.compile(r"Originals: recall ref m(\d{1,18}) to recall ref m(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,18 @@ class Digest:
         """As a summary may know it: with where the originals are."""
         if not self.body or not self.first_row:
             return self.body
-        return f"{self.body}\n(Originals: recall ref m{self.first_row} to m{self.last_row})"
+        return f"{self.body}\n({self._originals})"
+
+    @property
+    def _originals(self) -> str:
+        return f"Originals: recall ref m{self.first_row} to recall ref m{self.last_row}"
+
+    @property
+    def rendered(self) -> str:
+        """The content of the marker; `parse_marker` reads it again."""
+        named = [self._originals] if self.first_row else []
+        parts = [MARKER_HEADER, *named, bare_body(self.body), MARKER_END]
+        return clean_text("\n\n".join(parts))
 
     @staticmethod
     def joined(digests: Sequence[Digest]) -> Digest:
@@ -54,17 +65,8 @@ def is_marker(row: Row) -> bool:
 
 def marker_draft(digest: Digest) -> Draft:
     """The message that stands in the list for what was absorbed: one of the assistant's."""
-    message: Message = {"role": "assistant", "content": render_marker(digest)}
+    message: Message = {"role": "assistant", "content": digest.rendered}
     return Draft(message, kind="micro")
-
-
-def render_marker(digest: Digest) -> str:
-    """The content of the marker; `parse_marker` reads it again."""
-    parts = [MARKER_HEADER]
-    if digest.first_row:
-        parts.append(f"Originals: recall ref m{digest.first_row} to m{digest.last_row}")
-    parts += [bare_body(digest.body), MARKER_END]
-    return clean_text("\n\n".join(parts))
 
 
 def parse_marker(message: Message) -> Digest:
