@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.errors import ModelError
-from agent.ports import Clock, LanguageModel, ModelRequest, ModelResponse, Usage
+from agent.errors import CompactionRefused, ModelError
+from agent.llm.native import NOT_KNOWN
+from agent.ports import (
+    Clock,
+    CompactingModel,
+    LanguageModel,
+    ModelRequest,
+    ModelResponse,
+    NativeSummary,
+    Usage,
+)
 from gateway.metrics import Metrics
 
 
@@ -37,7 +46,23 @@ class MeteredModel:
         hour = usage.cache_write_tokens if request.cache_ttl == "1h" else 0
         usage = replace(usage, model=model, cache_write_1h_tokens=hour)
         self._metrics.answered(usage, request.purpose, self._clock.monotonic() - started)
+        if response.cleared_tokens:
+            self._metrics.cleared.add(model, by=response.cleared_tokens)
         return response
+
+    async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
+        """As `agent.ports.CompactingModel`; refused where the model is none."""
+        if not isinstance(self._model, CompactingModel):
+            raise CompactionRefused("this model has no compaction of its own", code=NOT_KNOWN)
+        started = self._clock.monotonic()
+        try:
+            summary = await self._model.compact(request, instructions=instructions)
+        except ModelError as error:
+            self._metrics.failed(self._model.name, request.purpose, type(error).__name__)
+            raise
+        usage = replace(summary.usage or Usage(), model=summary.model or self._model.name)
+        self._metrics.answered(usage, request.purpose, self._clock.monotonic() - started)
+        return summary
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         return await self._model.count_tokens(request)

@@ -66,6 +66,11 @@ class Metrics:
             "Requests that did not find their beginning in the prompt cache, by cause.",
             ("cause",),
         )
+        self.cleared = Counter(
+            "posthouse_provider_cleared_tokens_total",
+            "Tokens that the provider left out of prompts by itself (compression.native: edits).",
+            ("model",),
+        )
         self.compressions = Counter(
             "posthouse_compressions_total",
             "Compressions by trigger, outcome and mode (how it was done).",
@@ -94,6 +99,7 @@ class Metrics:
                 self._hit_ratio,
             ),
             self.cache_misses,
+            self.cleared,
             self.compressions,
             self.compressed_before,
             self.compressed_after,

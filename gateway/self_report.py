@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agent.compaction.micro.progress import MicroSettings
 from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
@@ -19,6 +19,8 @@ from gateway.windows import WindowBook
 
 log = logging.getLogger(__name__)
 
+_OWN = "posthouse's own compression works in its place"
+
 
 class SelfReport:
     """The facts behind `gateway.commands.contract.Status`, always those of now."""
@@ -32,6 +34,7 @@ class SelfReport:
         triggers: Callable[[], Triggers],
         prefix_tokens: int,
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
+        missing_native: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
         self._config = config
         self._model = model
@@ -39,6 +42,7 @@ class SelfReport:
         self._triggers = triggers
         self._prefix_tokens = prefix_tokens
         self._image_tokens = image_tokens
+        self._missing_native = missing_native
         self._supervisor: Supervisor | None = None
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -93,7 +97,16 @@ class SelfReport:
                 f"context.engine {engine!r} is not available in this version; "
                 "the built-in compressor works in its place"
             )
+        lines += self._native_remarks()
         return [*lines, *self._budget_remarks(), *unavailable(self._config)]
+
+    def _native_remarks(self) -> list[str]:
+        """The provider's own context management, where it is asked for and can not be had."""
+        wanted = self._config.compression.native
+        needed = {"edits": "context edits", "compact": "compaction"}.get(wanted)
+        if needed not in self._missing_native():
+            return []
+        return [f"compression.native is {wanted}, but the model's endpoint has no {needed}: {_OWN}"]
 
     def _budget_remarks(self) -> list[str]:
         """A budget that can not see what it should limit says so."""

@@ -17,6 +17,7 @@ from agent.auxiliary_client import LoopSideModel, install
 from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
 from agent.compaction.micro.passes import MicroParts
+from agent.compaction.native.running import NativeCompaction
 from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
@@ -25,6 +26,7 @@ from agent.exchange.records import TakenIn
 from agent.image_tokens import ImageTokens
 from agent.llm.anthropic import AnthropicModel, preload
 from agent.llm.background import in_daemon_thread
+from agent.llm.native_edits import edits_for
 from agent.llm.offline import OfflineModel
 from agent.llm.retry import RetryingModel
 from agent.loop import LoopSettings, TurnLoop
@@ -217,6 +219,7 @@ def assemble(
         triggers=factory.triggers,
         prefix_tokens=estimate_prefix_tokens(prefix_for(CONSOLE)),
         image_tokens=image_tokens.of,
+        missing_native=lambda: missing_native(model),
     )
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
@@ -366,6 +369,13 @@ def build_model(config: Config, secrets: Secrets, clock: Clock) -> LanguageModel
     return RetryingModel(models, clock=clock, random=random.random)
 
 
+def missing_native(model: LanguageModel) -> tuple[str, ...]:
+    """What of native context management is not to be had here, as far as that is known."""
+    if isinstance(model, RetryingModel):
+        return model.missing_native
+    return ("context edits", "compaction")
+
+
 def is_offline(config: Config, secrets: Secrets) -> bool:
     """Does the built-in model answer?"""
     if config.model.provider == "auto":
@@ -385,6 +395,9 @@ def _loop(config: Config, model: str, triggers: Triggers) -> LoopSettings:
         max_iterations=config.agent.max_iterations,
         max_tokens=triggers.max_tokens,
         cache_ttl=config.model.cache_ttl if marks.on else None,
+        edits=edits_for(triggers, tool_result_tokens(triggers))
+        if config.compression.native == "edits"
+        else None,
     )
 
 
@@ -407,7 +420,7 @@ class CompactorFactory:
         self,
         config: Config,
         book: WindowBook,
-        model: LanguageModel,
+        model: MeteredModel,
         store: Store,
         clock: Clock,
         ids: IdSource,
@@ -418,6 +431,7 @@ class CompactorFactory:
         self._config = config
         self._book = book
         self._model = model.name
+        self._compacting = model if rules.native == "compact" else None
         self._side_model = LoopSideModel(model, asyncio.get_running_loop(), ledger=store)
         self._store = store
         self._clock = clock
@@ -481,6 +495,9 @@ class CompactorFactory:
             ahead_model=self._side_model.on_account(conversation_id, "background"),
             image_tokens=self._image_tokens.of,
             on_result=self._metrics.compression_ended,
+            native=NativeCompaction(
+                self._compacting, self._store, self._clock, protect_last_n=rules.protect_last_n
+            ),
             micro=MicroParts(
                 micro_of(self._config),
                 self._side_model.on_account(conversation_id, "micro"),

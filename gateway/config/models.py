@@ -297,7 +297,6 @@ class Config(Section):
 
 
 NOT_YET: dict[str, str] = {
-    "compression.native": "native compaction",
     "agent.tools.shell": "the shell tool",
     "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",
