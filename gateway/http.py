@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ MOST_CONNECTIONS = 32
 """Whoever opens more gets no answer; the daemon's files and memory are for its chats."""
 KEEP_ALIVE_SECONDS = 20.0
 CLOSE_SECONDS = 1.0
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]*)?")
 LOCAL_NAMES = frozenset({"localhost", "localhost."})
 
 
@@ -180,9 +182,9 @@ def is_allowed_host(hosts: Sequence[str], settings: HttpSettings) -> bool:
     and would then read what it likes: so names count, and only ours do. Numeric addresses are not
     names; where we listen on loopback, only those of loopback are ours.
     """
-    if len(hosts) != 1:
+    name = _name_of(hosts[0]) if len(hosts) == 1 else ""
+    if not name:
         return False
-    name = _name_of(hosts[0])
     ours = {settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
     if name in LOCAL_NAMES or name in ours:
         return True
@@ -197,11 +199,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port, in lower case."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
+    """A Host header without its port, in lower case; "": it is no host."""
+    match = _HOST.fullmatch(host.strip().lower())
+    return "" if match is None else match["address"] or match["name"]
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
