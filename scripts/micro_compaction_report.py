@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ _MESSAGE_KEYS = ("message", "MESSAGE")
 _MAX_DEPTH = 3
 """A JSON line of ours inside a JSON line of the journal, and one to spare."""
 _DECODER = json.JSONDecoder()
+_BYTES = re.compile(r'"MESSAGE"\s*:\s*\[')
+"""The journal writes what it does not take for text as a list of bytes."""
 NO_LOG = (
     "posthouse logs to standard error, so under systemd its lines are in the journal:\n"
     "  journalctl -u posthouse -o cat | python scripts/micro_compaction_report.py\n"
@@ -98,7 +101,7 @@ def _number(value: object) -> float | None:
 def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The telemetry objects of a log, in order."""
     for line in lines:
-        if MICRO in line or BATCH in line:
+        if MICRO in line or BATCH in line or _BYTES.search(line):
             event = _event(line, _MAX_DEPTH)
             if event is not None:
                 yield event
@@ -119,15 +122,15 @@ def _event(line: str, depth: int) -> dict[str, Any] | None:
 
 
 def _message(line: str) -> str:
-    """What a line says that is JSON itself."""
+    """What a line says that is JSON itself, whatever stands before it."""
     try:
-        record = json.loads(line)
+        record, _ = _DECODER.raw_decode(line, max(0, line.find("{")))
     except (ValueError, RecursionError):
         return ""
     if not isinstance(record, dict):
         return ""
     said = next((record[key] for key in _MESSAGE_KEYS if key in record), "")
-    if isinstance(said, list):  # the journal writes bytes that it takes for none of its text
+    if isinstance(said, list):
         if not all(isinstance(byte, int) and 0 <= byte < 256 for byte in said):
             return ""
         return bytes(said).decode(errors="replace")

@@ -75,7 +75,7 @@ class Plan:
     """To be absorbed; None: the digest is to be shortened."""
     place: int
     """What failures are counted by: the original that begins the exchange; where the digest is to
-    be shortened, below zero: the newest original in it."""
+    be shortened: the newest original in it."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -217,8 +217,8 @@ class MicroCompactor:
             return None
         digest = rolling_digest(rows)
         too_long = estimate_tokens_rough(digest.body) >= self._settings.defrag_threshold_tokens
-        if too_long and not given_up(state, -digest.last_row):
-            return Plan(digest, looked.cursor, None, -digest.last_row)
+        if too_long and not given_up(state, digest.last_row):
+            return Plan(digest, looked.cursor, None, digest.last_row)
         return Plan(digest, looked.cursor, exchange, rows[exchange.start].root_id)
 
     def _rules(self, state: CompressionState) -> CutRules:
