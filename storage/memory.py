@@ -554,7 +554,8 @@ class MemoryStore:
         found = [
             replace(c, match=1.0)
             for c in candidates.values()
-            if any(term.is_in(folded(c.text)) for term in question.needles)
+            for text in [folded(c.text)]
+            if any(term.is_in(text) for term in question.needles)
         ]
         lines = self._lines(said.values())
 
@@ -650,20 +651,28 @@ class MemoryStore:
         return own([max(found, key=lambda row: row.id)])[0] if found else None
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
-        for session_id, segment in self._tables.segments.items():
+        for segment in self._tables.segments.values():
+            everything = [*segment.rows, *segment.replaced, *segment.taken_back]
+            if all(row.id != message_id for row in everything):
+                continue
             taken_back = self._tables.taken_back(segment.session.conversation_id)
-            rows = [r for r in await self.all_rows(session_id) if r.root_id not in taken_back]
-            if all(row.id != message_id for row in rows):
+            rows = sorted(
+                (row for row in everything if row.root_id not in taken_back),
+                key=lambda row: row.id,
+            )
+            middle = [row for row in rows if row.id == message_id]
+            if not middle:
                 continue
             originals = [row for row in rows if row.origin_id is None and row.kind is None]
             earlier = [row for row in originals if row.id < message_id]
             later = [row for row in originals if row.id > message_id]
-            middle = [row for row in rows if row.id == message_id]
-            return [
-                *earlier[max(0, len(earlier) - max(0, before)) :],
-                *middle,
-                *later[: max(0, after)],
-            ]
+            return own(
+                [
+                    *earlier[max(0, len(earlier) - max(0, before)) :],
+                    *middle,
+                    *later[: max(0, after)],
+                ]
+            )
         return []
 
     async def conversation_of_message(self, message_id: int) -> Conversation | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -69,9 +70,12 @@ def engine(
     return built, model
 
 
-def written(kind: str) -> Iterator[Conversation]:
-    for seed in SEEDS:
-        yield conversation(kind, seed, tokens=window_of(kind) * 3 // 4, open_end=seed % 2 == 0)
+@cache
+def written(kind: str) -> tuple[Conversation, ...]:
+    return tuple(
+        conversation(kind, seed, tokens=window_of(kind) * 3 // 4, open_end=seed % 2 == 0)
+        for seed in SEEDS
+    )
 
 
 def compressed(
@@ -260,7 +264,7 @@ async def test_after_twenty_rounds_every_fact_is_in_context_or_found(kind: str) 
     assert now[: len(first)] == first
     context = context_text(row.message for row in loaded.rows)
     conversation_id = loaded.session.conversation_id
-    for fact in talk.facts[::8]:
+    for fact in talk.facts[::12]:
         assert fact.text in context or await recalled(host.store, fact.text, conversation_id), fact
 
 
@@ -319,7 +323,7 @@ async def test_a_summary_that_says_nothing_costs_no_fact(kind: str) -> None:
             opened = await tool.run({"ref": f"recall ref m{row_id}"}, at)
             original = next(r for r in before.rows if r.id == row_id)
             assert text_of(original.message["content"])[:200] in opened.text
-        for fact in talk.facts[seed::3]:
+        for fact in talk.facts[seed::6]:
             assert fact.text in context or await recalled(
                 host.store, fact.text, after.session.conversation_id
             ), fact
