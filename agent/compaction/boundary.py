@@ -273,9 +273,14 @@ def _settle(
             lifted = [i for i in lifted if i < tail_start]
         elif cost <= rules.tail_tokens:
             shorter = _shortened(tokens, groups, tail_start, room - cost)
+            if user is not None and tail_start <= user < shorter:  # it goes along, or is lost
+                cost += tokens[user]
+                shorter = _shortened(tokens, groups, tail_start, room - cost)
             if sum(tokens[shorter:n]) <= room - cost:
-                tail_start = shorter
                 lifted.extend(group)
+                if user is not None and tail_start <= user < shorter:
+                    lifted.append(user)
+                tail_start = shorter
     spent = sum(tokens[i] for i in lifted)
     tail_start = _whole_pair(messages, tokens, rules, head_end, tail_start, slack - spent)
     cut = Boundaries(
