@@ -44,9 +44,11 @@ def _parts(outcomes: Sequence[Outcome], title: str) -> Iterator[str]:
     top = _nice(max((o.peak_tokens for o in outcomes), default=1))
     requests = max((len(o.sizes) for o in outcomes), default=0)
     yield from _axes(outcomes, top, requests)
+    looks = _looks(outcomes)
     for at in range(len(outcomes) - 1, -1, -1):
-        yield from _line(outcomes[at], at, top, requests)
-    yield from _legend(outcomes)
+        if looks[at] == at:
+            yield from _line(outcomes[at], at, top, requests)
+    yield from _legend(outcomes, looks)
     yield "</svg>"
 
 
@@ -120,7 +122,10 @@ def _line(outcome: Outcome, at: int, top: float, requests: int) -> Iterator[str]
     first = " first" if at == 0 else ""
     yield f'<polyline class="line l{at}{first}"{dash} points="{points}"/>'
     for compression in outcome.compressions:
-        x, y = _x(compression.request, requests), _y(compression.tokens_before, top)
+        last = compression.request - 1  # the answer before it: there the line is at its height
+        if last < 0:
+            continue
+        x, y = _x(last, requests), _y(outcome.sizes[last], top)
         yield f'<circle class="dot d{at}" cx="{x:.1f}" cy="{y:.1f}" r="{3.6 if at == 0 else 2.6}"/>'
 
 
@@ -142,12 +147,19 @@ def _picked(sizes: Sequence[int]) -> list[int]:
     return sorted(picked)
 
 
-def _legend(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _looks(outcomes: Sequence[Outcome]) -> list[int]:
+    """Which line each setting has: that of the first one whose list was the same all along."""
+    first: dict[tuple[int, ...], int] = {}
+    return [first.setdefault(tuple(o.sizes), at) for at, o in enumerate(outcomes)]
+
+
+def _legend(outcomes: Sequence[Outcome], looks: Sequence[int]) -> Iterator[str]:
     wide = (WIDTH - _LEFT - _RIGHT) / _LEGEND_COLUMNS
-    for at, outcome in enumerate(outcomes):
+    for at, (outcome, look) in enumerate(zip(outcomes, looks, strict=True)):
         x = _LEFT + wide * (at % _LEGEND_COLUMNS)
         y = HEIGHT - 6 + _LEGEND_LINE * (at // _LEGEND_COLUMNS)
-        first = " first" if at == 0 else ""
-        yield f'<path class="line l{at}{first}"{_dash(at)} d="M{x:.0f} {y}h22"/>'
-        yield f'<circle class="dot d{at}" cx="{x + 11:.0f}" cy="{y}" r="2.6"/>'
-        yield f'<text x="{x + 28:.0f}" y="{y + 4}">{_text(outcome.name)}</text>'
+        first = " first" if look == 0 else ""
+        name = outcome.name if look == at else f"{outcome.name} (as {outcomes[look].name})"
+        yield f'<path class="line l{look}{first}"{_dash(look)} d="M{x:.0f} {y}h22"/>'
+        yield f'<circle class="dot d{look}" cx="{x + 11:.0f}" cy="{y}" r="2.6"/>'
+        yield f'<text x="{x + 28:.0f}" y="{y + 4}">{_text(name)}</text>'

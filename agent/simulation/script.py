@@ -12,7 +12,8 @@ from agent.model_metadata import CHARS_PER_TOKEN, MESSAGE_TOKENS, TOOL_CALL_TOKE
 from agent.simulation.trace import Event, Trace
 
 STAND_IN_TOKENS = 40 + MESSAGE_TOKENS + TOOL_CALL_TOKENS
-"""The line that stands for a pruned result: tool, argument, how it ended, size, reference."""
+"""The line that stands for a pruned result: tool, argument, how it ended, size, reference. It is
+as long as the argument allows."""
 _PRUNABLE_TOKENS = PRUNE_MIN_CHARS // CHARS_PER_TOKEN + MESSAGE_TOKENS + TOOL_CALL_TOKENS
 _LONG_CALL_TOKENS = ARGUMENTS_MIN_CHARS // CHARS_PER_TOKEN + TOOL_CALL_TOKENS
 _SHORT_CALL_TOKENS = LEAF_MIN_CHARS // CHARS_PER_TOKEN + TOOL_CALL_TOKENS
@@ -45,10 +46,14 @@ class Script:
         return len(self.pruned_tokens)
 
 
-def make_script(trace: Trace) -> Script:
+def make_script(trace: Trace, *, stand_in_tokens: int = STAND_IN_TOKENS) -> Script:
     """The steps that a trace stands for.
 
     What the assistant says and calls in one go is one answer of the model, and one row.
+
+    Args:
+        trace: The conversation.
+        stand_in_tokens: Of the line that stands for a pruned result.
     """
     steps: list[Step] = []
     pruned = [0]
@@ -62,7 +67,7 @@ def make_script(trace: Trace) -> Script:
                 message, shorter = _SAID, tokens
             case "result":
                 message = _RESULT
-                shorter = STAND_IN_TOKENS if tokens > _PRUNABLE_TOKENS else tokens
+                shorter = stand_in_tokens if tokens > _PRUNABLE_TOKENS else tokens
             case "answer":
                 message = answer_message(len(calls), said=len(calls) < len(events))
                 gained = sum(c - _SHORT_CALL_TOKENS for c in calls if c > _LONG_CALL_TOKENS)
