@@ -29,7 +29,7 @@ class ConversationInfo:
     started_at: float
     last_message_at: float | None
     message_count: int
-    """Original messages over all its sessions."""
+    """Original messages over all its sessions, and those that it was forked with."""
     session_count: int
     routed: bool
     """Is this where its session key leads now? No other key ever does."""

@@ -30,8 +30,9 @@ _INFO = (
     "SELECT c.id, c.owner, c.session_key, c.tip_session_id, tip.title, c.created_at,"
     " newest.created_at,"
     " (SELECT count(*) FROM sessions s JOIN messages m ON m.session_id = s.id"
-    "  WHERE s.conversation_id = c.id AND m.kind IS NULL AND m.origin_id IS NULL"
-    "  AND (m.active = 1 OR m.compacted = 1)),"
+    "  WHERE s.conversation_id = c.id AND m.kind IS NULL AND (m.active = 1 OR m.compacted = 1)"
+    # What a fork took along was said in it as well, as far as it goes.
+    "  AND (m.origin_id IS NULL OR (s.link = 'branch' AND m.id <= s.carried_row_id))),"
     " (SELECT count(*) FROM sessions s WHERE s.conversation_id = c.id),"
     " EXISTS (SELECT 1 FROM routes r"
     "  WHERE r.session_key = c.session_key AND r.conversation_id = c.id)"

@@ -141,7 +141,7 @@ class MemoryLineages:
             row
             for segment in segments
             for row in [*segment.rows, *segment.replaced]
-            if row.kind is None and row.origin_id is None
+            if row.kind is None and (row.origin_id is None or _was_forked_with(segment, row))
         ]
         return ConversationInfo(
             id=conversation_id,
@@ -198,6 +198,10 @@ class MemoryLineages:
             return None
         tip.session = replace(tip.session, ended_at=None, end_reason=None)
         return tip
+
+
+def _was_forked_with(segment: Segment, row: Row) -> bool:
+    return segment.session.link == "branch" and row.id <= segment.carried_row_id
 
 
 def _everything(segment: Segment) -> list[Row]:

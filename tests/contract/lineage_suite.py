@@ -318,7 +318,23 @@ class BranchContract:
         assert (await store.tip(loaded.session.id)).id == loaded.session.id
         assert (await store.session(loaded.session.id)).ended_at is None
         assert [s.id for s in await store.lineage(fork.id)] == [fork.id]
+        counts = {c.id: c.message_count for c in await store.conversations_of(OWNER)}
+        assert counts == {cid: 5, fork.conversation_id: 5}
         assert (await begin(store, "there")).session_id == fork.id
+
+    async def test_a_fork_in_a_group_reaches_what_was_said_before_it(self, store: Store) -> None:
+        """There recall asks for one conversation alone."""
+        before = await compress(store, await talk(store, said("swordfish")))
+        loaded = await talk(store, said("marlin"))
+        fork = await store.branch(loaded.session.id, KEY, OWNER)
+        await store.resume(KEY, loaded.session.conversation_id)
+        await talk(store, said("sturgeon"))
+        own = {"conversation_id": fork.conversation_id}
+        oldest = before.rows[-1].root_id
+        assert await found(store, "swordfish", **own) == [oldest]
+        assert await found(store, "marlin", **own) == [loaded.rows[-1].id]
+        assert await found(store, "sturgeon", **own) == []
+        assert await store.in_scope(SearchScope(**own), oldest)
 
     async def test_a_fork_of_a_running_turn_is_whole(self, store: Store) -> None:
         ticket = await begin(store)

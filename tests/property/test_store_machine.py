@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.errors import StoreError, StoreUnavailable
+from agent.exchange.jsonl import read_lines, write_lines
 from agent.ledger import LedgerScope, Purpose, RequestEntry
 from agent.lineages import Answering, UncompressRequest
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
@@ -42,6 +43,7 @@ from agent.sessions import (
 from storage import faultpoint
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
+from storage.store import SqlStore
 from tests.contract.store_suite import calling, result, said, thinking, user
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
@@ -84,7 +86,7 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory(prefix="posthouse-machine-", dir=memory)
         self.path = Path(self.folder.name) / "state.db"
         self.clock = FakeClock()
-        self.sql: Store = self.loop.run_until_complete(self._open())
+        self.sql: SqlStore = self.loop.run_until_complete(self._open())
         self.memory: Store = MemoryStore(self.clock, SequentialIds(), set_aside_notice="set aside")
         self.ids = SequentialIds()
         self.tickets: list[TurnTicket] = []
@@ -96,7 +98,7 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.cut_at: int | None = None
         self.lives = itertools.count()
 
-    async def _open(self) -> Store:
+    async def _open(self) -> SqlStore:
         self.sql_ids = getattr(self, "sql_ids", SequentialIds())
         return await open_store(
             self.path, clock=self.clock, ids=self.sql_ids, set_aside_notice="set aside"
@@ -104,6 +106,7 @@ class StoresInLockstep(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "sql"):
+            self.loop.run_until_complete(_move_house(self.sql, self.path.with_name("other.db")))
             self.loop.run_until_complete(self.sql.close())
             self.loop.close()
             check_invariants(self.path)
@@ -533,6 +536,23 @@ class StoresInLockstep(RuleBasedStateMachine):
         if hasattr(self, "sql"):
             self.both(_all_that_is_seen)
             check_invariants(self.path, integrity=False)
+
+
+async def _move_house(store: SqlStore, path: Path) -> None:
+    """Whatever a conversation has been through: out, into another store, and out again the same."""
+    ids = {session.conversation_id: session.id for session in await store.list_sessions(limit=500)}
+    other = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+    for session_id in ids.values():
+        whole = await store.portable(session_id)
+        if await other.session_ids(whole.sessions[-1].id):
+            continue
+        lines = list(write_lines([whole]))
+        (taken,) = await other.take_in(read_lines(lines))
+        assert list(write_lines([await other.portable(taken.tip_session_id)])) == lines
+        there, here = [await each.uncompressed(taken.tip_session_id) for each in (other, store)]
+        assert [row.message for row in there] == [row.message for row in here]
+    await other.close()
+    check_invariants(path)
 
 
 async def _all_that_is_seen(store: Store) -> list[Any]:
