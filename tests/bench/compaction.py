@@ -19,12 +19,20 @@ from typing import Any, cast
 
 from agent.clock import RandomIds, SystemClock
 from agent.compaction import summary, verbatim
+from agent.compaction.micro.passes import MicroCompactor, MicroParts
+from agent.compaction.micro.progress import MicroSettings
 from agent.compaction.remembered import Remembered
+from agent.compaction.remembering import StateMemory
 from agent.compaction.session import SessionCompactor
 from agent.compaction.summariser import Summary
 from agent.context_compressor import ContextCompressor
+from agent.daemon_threads import DaemonThreads
 from agent.messages import Draft, Message, Row
-from agent.model_metadata import estimate_message_tokens, estimate_messages_tokens_rough
+from agent.model_metadata import (
+    TriggerRules,
+    estimate_message_tokens,
+    estimate_messages_tokens_rough,
+)
 from agent.prompt_caching import apply_anthropic_cache_control
 from agent.redact import redact_sensitive_text
 from agent.sessions import (
@@ -104,6 +112,7 @@ def run() -> list[Result]:
         *_compress_whole(),
         *_cold(),
         *_per_turn_check(),
+        *_micro_check(),
         _whole_estimate(),
         *_cache_marks(),
         *_loop_lag(),
@@ -257,6 +266,31 @@ def _per_turn_check() -> list[Result]:
             budget(f"4c exponent, by {state}", "", max(0.0, slope), 0.1),
         ]
     return results
+
+
+def _micro_check() -> list[Result]:
+    """What micro-compaction looks at behind a turn in which it has nothing to do."""
+    checks: dict[int, Callable[[], float]] = {}
+    for size in SIZES:
+        engine = ContextCompressor(
+            "m",
+            config_context_length=200_000_000,
+            side_model=ScriptedSideModel(),
+            rules=TriggerRules(max_threshold_tokens=None),
+        )
+        store: Any = None  # looking needs none
+        parts = MicroParts(MicroSettings(enabled=True), ScriptedSideModel(), DaemonThreads(1))
+        micro = MicroCompactor(parts, engine, StateMemory(store), store, SystemClock())
+        loaded = _loaded(size, state="usage")
+        if micro.plan(loaded, 100) is not None:  # the first look counts all of it, once
+            raise RuntimeError("there is something to do")
+        checks[size] = lambda m=micro, at=loaded: timed(lambda: m.plan(at, 100), 500)  # type: ignore[misc]
+    times = [[checks[size]() for size in SIZES] for _ in range(9)]
+    slope = exponent([(size, min(t[i] for t in times)) for i, size in enumerate(SIZES)])
+    return [
+        budget("4c micro's look at 10k", "ms", median([t[-1] for t in times]), 0.02),
+        budget("4c exponent, micro's look", "", max(0.0, slope), 0.1),
+    ]
 
 
 def _whole_estimate() -> Result:

@@ -19,7 +19,7 @@ from pathlib import Path
 from agent.ledger import RequestEntry
 from agent.lineages import Answering
 from agent.mail import Cursor, OutboxDraft, PartDraft
-from agent.messages import Keep
+from agent.messages import Draft, Keep
 from agent.ports import Store, Usage
 from agent.sessions import TurnOpening
 from storage import faultpoint
@@ -116,6 +116,21 @@ async def rewrite(store: Store) -> Act:
         loaded, keep[0], SUMMARY, *keep[2:], compression=loaded.session.compression, manifest={}
     )
     return lambda: store.rewrite(request)
+
+
+async def micro_compact(store: Store) -> Act:
+    loaded = await talk(store, said("one"), thinking("two"))
+    later = await talk(store, thinking("four"), text="three")
+    first, *rest = (Keep(row.id) for row in later.rows)
+    marker = Draft({"role": "assistant", "content": "in short"}, kind="micro")
+    state = loaded.session.compression.changed(micro_passes=1, micro_saved_tokens=9)
+    request = rewrite_of(later, first, marker, *rest[2:], compression=state, at_rest=True)
+    return lambda: store.rewrite(request)
+
+
+async def set_option(store: Store) -> Act:
+    loaded = await talk(store, said("one"))
+    return lambda: store.set_option(loaded.session.id, "micro_compact_override", "on")
 
 
 async def compress_in_place(store: Store) -> Act:
@@ -245,7 +260,7 @@ SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
         start_conversation, begin_turn, begin_first_turn, append, finish_turn, split,
-        swap_prepared, save_prepared, discard_prepared, rewrite,
+        swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
