@@ -187,15 +187,17 @@ def assemble(
     metrics = Metrics(clock, prices)
     asked = MeteredModel(model, metrics, clock)
     factory = CompactorFactory(config, book, asked, store, clock, ids, image_tokens, metrics)
-    triggers = factory.triggers()
-    result_tokens = tool_result_tokens(triggers)
+
+    def result_tokens() -> int:
+        return tool_result_tokens(factory.triggers())
+
     tools = ToolRegistry(
         [
             CurrentTimeTool(clock, zone),
             # A page of recall comes whole: its frame has to fit under the cap as well.
-            RecallTool(store, zone=zone, page_tokens=result_tokens * 3 // 5),
+            RecallTool(store, zone=zone, page_tokens=lambda: result_tokens() * 3 // 5),
         ],
-        result_cap_tokens=lambda: tool_result_tokens(factory.triggers()),
+        result_cap_tokens=result_tokens,
     )
     prompt = system_prompt(config.agent.system_prompt)
 
@@ -288,7 +290,7 @@ def assemble(
         limits=IntakeLimits(
             queue_limit=config.gateway.queue_limit,
             # One message must leave room for the rest: prompt, tools, what was said before.
-            max_message_tokens=triggers.effective_tokens // 2,
+            max_message_tokens=lambda: factory.triggers().effective_tokens // 2,
         ),
     )
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]

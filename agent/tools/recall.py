@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -81,8 +81,18 @@ class RecallTool:
 
     schema = _SCHEMA
 
-    def __init__(self, archive: Archive, *, zone: tzinfo = UTC, page_tokens: int = 2500) -> None:
-        """Make it. ``page_tokens`` stays below the registry's cap, so that a page comes whole."""
+    def __init__(
+        self,
+        archive: Archive,
+        *,
+        zone: tzinfo = UTC,
+        page_tokens: Callable[[], int] = lambda: 2500,
+    ) -> None:
+        """Make it.
+
+        ``page_tokens`` is asked for each page and stays below the registry's cap, so that a page
+        comes whole: both follow the window.
+        """
         self._archive = archive
         self._zone = zone
         self._page_tokens = page_tokens
@@ -112,7 +122,7 @@ class RecallTool:
         shown = hits[skip : skip + limit]
         if not shown:
             return ToolResult(_NO_MORE if skip else _NOTHING)
-        lines, room = [""], self._page_tokens
+        lines, room = [""], self._page_tokens()
         for hit in shown:
             line = self._hit_line(hit)
             room -= estimate_tokens_rough(line)
@@ -183,7 +193,7 @@ class RecallTool:
         # Around the end of what a fork shares stands what it does not.
         rows = [row for row in found if await self._visible(row.id, context)]
         shown: dict[int, str] = {}
-        room = self._page_tokens
+        room = self._page_tokens()
         at = next((i for i, row in enumerate(rows) if row.id == message_id), 0)
         # The message itself first, then outwards: what does not fit is what lies farthest off.
         for i in sorted(range(len(rows)), key=lambda i: abs(i - at)):
@@ -211,10 +221,10 @@ class RecallTool:
     def _page(self, text: str, offset: int) -> tuple[str, int | None]:
         """What fits from there on, and where it goes on."""
         rest = text[offset:]
-        tokens = estimate_tokens_rough(rest)
-        if tokens <= self._page_tokens:
+        tokens, room = estimate_tokens_rough(rest), self._page_tokens()
+        if tokens <= room:
             return rest, None
-        end = max(1, len(rest) * self._page_tokens // tokens)
+        end = max(1, len(rest) * room // tokens)
         return rest[:end], offset + end
 
     def _when(self, at: float) -> str:

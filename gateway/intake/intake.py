@@ -44,8 +44,8 @@ class IntakeLimits:
     queue_limit: int = 200
     """Waiting messages per conversation."""
     max_message_chars: int = 100_000
-    max_message_tokens: int | None = None
-    """By the rough estimate; None: no limit of its own."""
+    max_message_tokens: Callable[[], int] | None = None
+    """By the rough estimate, asked for each message: it follows the window. None: no limit."""
 
 
 class Dispatcher(Protocol):
@@ -162,9 +162,9 @@ class GatewayIntake:
         if len(record.text) > limits.max_message_chars:
             return texts.too_long(len(record.text), limits.max_message_chars)
         if limits.max_message_tokens is not None:
-            tokens = estimate_tokens_rough(record.text)
-            if tokens > limits.max_message_tokens:
-                return texts.too_many_tokens(tokens, limits.max_message_tokens)
+            tokens, limit = estimate_tokens_rough(record.text), limits.max_message_tokens()
+            if tokens > limit:
+                return texts.too_many_tokens(tokens, limit)
         return None
 
     def _is_full(self, record: InboxRecord) -> bool:

@@ -150,7 +150,7 @@ async def test_a_picture_in_a_group_is_no_question(clock: FakeClock) -> None:
 
 
 async def test_oversized_messages_are_refused_in_words(clock: FakeClock) -> None:
-    rig = Rig(clock, limits=IntakeLimits(max_message_chars=1000, max_message_tokens=100))
+    rig = Rig(clock, limits=IntakeLimits(max_message_chars=1000, max_message_tokens=lambda: 100))
     await rig.intake.receive(inbound("x" * 1001))
     await rig.intake.receive(inbound("漢" * 101, message_id="2"))
     await rig.intake.receive(inbound("x" * 300, message_id="3"))
@@ -160,6 +160,19 @@ async def test_oversized_messages_are_refused_in_words(clock: FakeClock) -> None
     assert "101 tokens" in "".join(shown[1:3])
     assert len(rig.loop.seen) == 1
     assert await rig.store.open_inbox() == []
+
+
+async def test_the_limit_of_a_message_follows_the_window(clock: FakeClock) -> None:
+    window = [400]
+    rig = Rig(clock, limits=IntakeLimits(max_message_tokens=lambda: window[0] // 4))
+    await rig.intake.receive(inbound("漢" * 90))
+    await rig.settle()
+    assert len(rig.loop.seen) == 1
+    window[0] = 200
+    await rig.intake.receive(inbound("漢" * 90, message_id="2"))
+    await rig.settle()
+    assert len(rig.loop.seen) == 1
+    assert "90 tokens" in rig.platform.texts()[-1]
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,8 @@ class Archived:
 
     def __init__(self, clock: FakeClock, ids: SequentialIds) -> None:
         self.store = MemoryStore(clock, ids)
-        self.tool = RecallTool(self.store, page_tokens=400)
+        self.page_tokens = 400
+        self.tool = RecallTool(self.store, page_tokens=lambda: self.page_tokens)
         self.row_ids: dict[str, list[int]] = {}
         self.conversations: dict[str, str] = {}
 
@@ -326,6 +327,15 @@ async def test_a_long_message_is_read_page_by_page(archived: Archived) -> None:
 async def test_reading_past_the_end_is_harmless(archived: Archived) -> None:
     ref = str(archived.row_ids["mine"][0])
     assert await archived.ask(archived.context("mine", "t:1"), ref=ref, offset=10**9)
+
+
+async def test_a_page_follows_the_window(archived: Archived) -> None:
+    """The cap of results does, and a page over the cap would be cut in its middle."""
+    await archived.talk("mine", "t:1", "word " * 400)
+    ref, context = f"m{archived.row_ids['mine'][-1]}", archived.context("mine", "t:1")
+    assert "goes on" in await archived.ask(context, ref=ref)
+    archived.page_tokens = 600
+    assert "goes on" not in await archived.ask(context, ref=ref)
 
 
 async def test_a_capped_result_is_opened_by_its_call(archived: Archived, clock: FakeClock) -> None:
