@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MOST_CONNECTIONS = 32
 """Whoever opens more gets no answer; the daemon's files and memory are for its chats."""
 KEEP_ALIVE_SECONDS = 20.0
-CLOSE_SECONDS = 1.0
+CLOSE_SECONDS = 0.3
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]*)?")
 LOCAL_NAMES = frozenset({"localhost", "localhost."})
 

@@ -90,6 +90,14 @@ def test_after_a_restart_a_hit_is_a_hit(clock: FakeClock) -> None:
     assert answered(watch, request(*LONGER), usage(5000)) == ""
 
 
+def test_each_miss_is_told(clock: FakeClock) -> None:
+    told: list[str] = []
+    watch = CacheWatch(clock, on_miss=told.append)
+    answered(watch, request(*said("a")), usage(0, 5000))
+    answered(watch, request(*LONGER), usage(5000))
+    assert told == ["first"]
+
+
 def test_what_was_read_is_no_miss(talk: Talk) -> None:
     assert talk.tell(request(*LONGER), usage(5000, 300)) == ""
     assert talk.tell(request(*LONGER, *said("d")), usage(5300, 10)) == ""
