@@ -134,17 +134,19 @@ class _MarkWatcher:
     async def finish_turn(self, *args: Any, **kwargs: Any) -> Any:
         items = await self._store.finish_turn(*args, **kwargs)
         for item in items:
-            self._chats[item.id] = item.draft.address.chat_id
+            if item.draft.kind == "reply":
+                self._chats[item.id] = item.draft.address.chat_id
         return items
 
     async def plan_parts(self, outbox_id: int, parts: Any) -> Any:
         planned = await self._store.plan_parts(outbox_id, parts)
-        self._chats[-planned[-1].id] = self._chats.pop(outbox_id)
+        if (chat_id := self._chats.pop(outbox_id, None)) is not None:
+            self._chats[-planned[-1].id] = chat_id
         return planned
 
     async def mark_part(self, part_id: int, state: str, **kwargs: Any) -> None:
         await self._store.mark_part(part_id, state, **kwargs)
-        if state == "sent":
+        if state == "sent" and -part_id in self._chats:
             self._platform.answered(self._chats.pop(-part_id))
 
 
