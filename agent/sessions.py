@@ -21,6 +21,19 @@ def session_key(
     )
 
 
+def is_session_key(text: str) -> bool:
+    """Could `session_key` have made it?"""
+    try:
+        place = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    match place:
+        case [str(platform), str(bot_id), str(chat), str() | None as thread, str() | None as user]:
+            return session_key(platform, bot_id, chat, thread, user) == text
+        case _:
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPrefix:
     """What is frozen for a session: every request of it starts with these bytes."""

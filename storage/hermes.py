@@ -250,10 +250,14 @@ def _content(value: Any) -> Content:
     for mark in _LIST_MARKS:
         if text.startswith(mark):
             parts = _json(text[len(mark) :])
-            if isinstance(parts, list) and all(isinstance(part, dict) for part in parts):
+            if isinstance(parts, list) and all(map(_is_part, parts)):
                 return parts
             return text[len(mark) :]
     return text
+
+
+def _is_part(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def _calls(value: Any, number: int) -> tuple[ToolCall, ...]:

@@ -24,7 +24,7 @@ from agent.exchange.records import (
     PortableSession,
 )
 from agent.messages import Content, MessageKind, Role
-from agent.sessions import CompressionState, EndReason
+from agent.sessions import CompressionState, EndReason, is_session_key
 
 FORMAT = 1
 MAX_LINE_CHARS = 64 * 1024 * 1024
@@ -253,7 +253,7 @@ class _Reading:
             Portable(
                 conversation_id=self._id(value, "id"),
                 owner=self._text(value, "owner"),
-                session_key=self._text(value, "session_key"),
+                session_key=self._session_key(value),
                 created_at=self._time(value, "created_at"),
                 sessions=tuple(self._sessions),
             )
@@ -270,6 +270,8 @@ class _Reading:
         if reason is not None and reason not in _END_REASONS:
             self._refuse(f"belongs to a session with the unknown end_reason {reason!r:.40}")
         ended_at = None if value.get("ended_at") is None else self._time(value, "ended_at")
+        if reason is not None and ended_at is None:
+            self._refuse("belongs to a session with an end_reason and no end")
         title = value.get("title")
         return PortableSession(
             id=self._id(value, "id"),
@@ -381,7 +383,7 @@ class _Reading:
     def _content(self, content: Any) -> Content:
         if content is None or isinstance(content, str):
             return content
-        if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        if isinstance(content, list) and all(map(_is_part, content)):
             return content
         self._refuse("has content of an unknown shape")
 
@@ -402,7 +404,7 @@ class _Reading:
 
     def _blocks(self, value: dict[str, Any]) -> list[dict[str, Any]]:
         blocks = value.get("blocks", [])
-        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+        if not isinstance(blocks, list) or not all(map(_is_part, blocks)):
             self._refuse("has blocks of an unknown shape")
         return blocks
 
@@ -412,6 +414,12 @@ class _Reading:
         found = value.get(name)
         if not isinstance(found, str) or _ID.fullmatch(found) is None:
             self._refuse(f"belongs to something whose {name} is no id of ours")
+        return found
+
+    def _session_key(self, value: dict[str, Any]) -> str:
+        found = self._text(value, "session_key")
+        if not is_session_key(found):
+            self._refuse("follows a conversation whose session_key is none of ours")
         return found
 
     def _text(self, value: dict[str, Any], name: str) -> str:
@@ -456,6 +464,11 @@ def _is_deeper(value: object, depth: int) -> bool:
         if not boxes:
             return False
     return True
+
+
+def _is_part(value: object) -> bool:
+    """Does it say what it is? What that holds is looked at where it is used."""
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 def _is_count(value: object) -> TypeGuard[int]:

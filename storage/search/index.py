@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from dataclasses import dataclass
 
@@ -20,12 +21,15 @@ DEFINITION = """CREATE VIRTUAL TABLE message_index USING fts5 (
 )"""
 REBUILD_ROWS = 500
 """Messages indexed in one transaction of a rebuild: some tens of milliseconds."""
+OWN_CHARS = 1_000
+"""How much of a message it is looked for with; a question may have more."""
 MERGE_PAGES = 64
 """What one step of tidying may move, in pages of 4 KiB."""
 _INSERT = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
 _EMPTY = ((1, b""), (10, bytes(7)))
 """What the table of an FTS5 index without content holds: its averages and its structure."""
 _MISSING = "index_missing_upto"
+_BROKEN_WORD = re.compile(r"\w+\Z")
 _ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
 
 
@@ -57,7 +61,10 @@ def finds_itself(db: sqlite3.Connection) -> bool:
     if columns is None:
         return True
     row = decode_row(columns)
-    terms = read_question(indexable_text(row.message, None, None) or "").terms
+    text = indexable_text(row.message, None, None) or ""
+    # A word that is cut is another word.
+    whole = text if len(text) <= OWN_CHARS else _BROKEN_WORD.sub("", text[:OWN_CHARS])
+    terms = read_question(whole).terms
     if not terms:
         return True
     own = "SELECT 1 FROM message_index WHERE message_index MATCH ? AND rowid = ?"

@@ -11,6 +11,7 @@ from agent.exchange.jsonl import read_lines, write_lines
 from agent.exchange.markdown import write_markdown
 from agent.exchange.records import Portable, PortableMessage
 from agent.exchange.references import renamed_text
+from agent.sessions import session_key
 from tests.fakes.portables import portable_session
 
 _TEXT = st.text(max_size=40)
@@ -22,6 +23,7 @@ _CONTENT = (
     | _TEXT
     | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": _TEXT}), max_size=3)
 )
+_BLOCKS = st.fixed_dictionaries({"type": st.just("thinking"), "signature": _WILD})
 _CALLS = st.lists(
     st.fixed_dictionaries(
         {
@@ -56,9 +58,7 @@ def _messages(draw: st.DrawFn) -> tuple[PortableMessage, ...]:
                 tool_calls=tuple(draw(_CALLS)),
                 tool_call_id=draw(st.none() | _TEXT),
                 tool_name=draw(st.none() | _TEXT),
-                blocks=tuple(
-                    draw(st.lists(st.fixed_dictionaries({"signature": _WILD}), max_size=2))
-                ),
+                blocks=tuple(draw(st.lists(_BLOCKS, max_size=2))),
                 kind=draw(st.none() | st.sampled_from(["summary", "note", "stub", "notice"])),
                 origin=origin,
             )
@@ -67,11 +67,12 @@ def _messages(draw: st.DrawFn) -> tuple[PortableMessage, ...]:
 
 
 @settings(max_examples=50)
-@given(_messages(), st.lists(_TEXT, min_size=2, max_size=2))
+@given(_messages(), st.lists(_WILD, min_size=3, max_size=3))
 def test_a_file_says_what_it_was_made_from(
     messages: tuple[PortableMessage, ...], names: list[str]
 ) -> None:
-    portable = Portable("c_1", names[0], names[1], 1.0, (portable_session("s_1", *messages),))
+    key = session_key(names[0], names[1], names[2], None, None)
+    portable = Portable("c_1", "telegram:1", key, 1.0, (portable_session("s_1", *messages),))
     text = "".join(write_lines([portable]))
     assert read_lines(io.StringIO(text.encode().decode(), newline="\n")) == [portable]
 

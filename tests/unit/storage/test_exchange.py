@@ -262,6 +262,9 @@ def test_a_newer_format_says_what_to_do() -> None:
         (lambda m: m.update(tool_calls=[{"id": 1}]), "broken tool call"),
         (lambda m: m.update(tool_calls="x"), "tool_calls"),
         (lambda m: m.update(blocks=[1]), "blocks"),
+        (lambda m: m.update(blocks=[{"type": ["thinking"]}]), "blocks"),
+        (lambda m: m.update(content=[{"type": {}}]), "content"),
+        (lambda m: m.update(wire_content=[{"text": "untyped"}]), "content"),
         (lambda m: m.update(left_list="stolen"), "left the list"),
         (lambda m: m.update(type="drop table"), "unknown type"),
     ],
@@ -296,6 +299,7 @@ def test_a_line_that_is_no_object_is_refused(line: str) -> None:
         {"compression": []},
         {"tools": [{"name": 1}]},
         {"end_reason": "boredom"},
+        {"ended_at": None, "end_reason": "reset"},
         {"anchor": [1, 2]},
         {"started_at": None},
         {"manifest": 3},
@@ -314,6 +318,27 @@ def test_a_line_that_is_no_object_is_refused(line: str) -> None:
 def test_a_hostile_session_is_refused(change: dict[str, object]) -> None:
     lines = _lines()
     lines[2] = json.dumps({**json.loads(lines[2]), **change}) + "\n"
+    _refused(lines)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "c_one",
+        "[]",
+        '["telegram"]',
+        '["telegram","b","7",null]',
+        '["telegram","b",7,null,"7"]',
+        '["telegram", "b", "7", null, "7"]',
+        "[" * 5_000,
+        7,
+    ],
+)
+def test_a_place_that_can_not_be_is_refused(key: object) -> None:
+    """It would stand in the list of its owner's conversations, and every command reads it."""
+    lines = _lines()
+    lines[1] = json.dumps({**json.loads(lines[1]), "session_key": key}) + "\n"
     _refused(lines)
 
 

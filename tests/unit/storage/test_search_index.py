@@ -60,6 +60,19 @@ async def test_a_sound_index_needs_nothing(store: SqlStore) -> None:
     assert await store.maintain() is False
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 3900, "x" * 3900 + " y", f"marlin {'ab' * 2000}", "墨" * 3000]
+)
+async def test_one_endless_word_is_no_damage(
+    store: SqlStore, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pasted blob, then a question that nothing answers."""
+    await talk(store, said("swordfish"), said(text))
+    with caplog.at_level(logging.WARNING):
+        assert await ids_found(store, "albatross") == set()
+    assert caplog.records == []
+
+
 async def test_a_newer_segmenter_makes_it_anew_step_by_step(
     path: Path, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
