@@ -142,6 +142,10 @@ class AheadDesk:
         try:
             with about(conversation_id=conversation_id, turn_id=""):  # no turn waits for it
                 await self._prepare(conversation_id)
+        except StoreError:
+            self._counts["failed"] += 1
+            self._put_off(conversation_id, "the store")
+            log.warning("compression ahead of time not stored", exc_info=True)
         except Exception:  # the supervised border: it is only a favour to the next turn
             self._counts["crashed"] += 1
             log.exception("compression ahead of time crashed")

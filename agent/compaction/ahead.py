@@ -168,8 +168,9 @@ class Ahead:
         newest = max(row.root_id for row in loaded.rows)
         marked = before.changed(ahead_row_id=max(newest, before.ahead_row_id))
         order = replace(order, loaded=await self._memory.store(loaded, marked))
-        self._calls.append(self._clock.monotonic())
         run = await self._runner.run_ahead(order)
+        if run.cost:
+            self._calls.append(self._clock.monotonic())
         if run.adopted is None:
             return await self._in_vain(order, run, before.ahead_row_id)
         return await self._keep(order, run)
@@ -199,7 +200,7 @@ class Ahead:
     async def _in_vain(self, order: Order, run: Run, marked_before: int) -> Preparation:
         """No summary: what is remembered counts in the lane too, and nobody is told."""
         state = run.state
-        if run.failed:  # the cool-down decides when it is tried again
+        if run.failed or not run.cost:  # a cool-down decides when it is tried again, or nothing
             state = state.changed(ahead_row_id=marked_before)
         await self._memory.store(order.loaded, self._memory.rebased(order.loaded, state))
         log.log(

@@ -196,7 +196,7 @@ async def test_nothing_between_head_and_tail_says_nothing_about_later(clock: Fak
     done = await bench.compactor.prepare(loaded)
     assert done.outcome == "not_needed"
     state = (await bench.store.load(loaded.session.id)).session.compression
-    assert state.ineffective_count == 0
+    assert (state.ineffective_count, state.ahead_row_id) == (0, 0)
     assert bench.model.asked == []
 
 

@@ -326,6 +326,8 @@ class Counting(SessionCompactor):
         finally:
             cls.at_once -= 1
         if cls.outcome == "crash":
+            raise RuntimeError("a bug")
+        if cls.outcome == "unstored":
             raise StoreUnavailable("gone")
         return Preparation(cls.outcome)  # type: ignore[arg-type]
 
@@ -379,6 +381,21 @@ async def test_a_crash_stops_nothing(clock: FakeClock, caplog: pytest.LogCapture
     desk.turn_over("nobody")
     await spin()
     assert desk.running == 0
+
+
+async def test_a_store_that_is_away_is_tried_again(clock: FakeClock) -> None:
+    desk, ids = await many(clock, 1)
+    Counting.gate.set()
+    Counting.outcome = "unstored"
+    sweep = asyncio.ensure_future(desk.sweep())
+    desk.turn_over(ids[0])
+    await spin()
+    assert desk.counts["failed"] == 1
+    Counting.outcome = "prepared"
+    await clock.advance(FIRST_SWEEP_SECONDS + SWEEP_SECONDS)
+    await spin()
+    assert desk.counts["prepared"] == 1
+    sweep.cancel()
 
 
 async def test_what_waits_is_bounded(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,3 +380,9 @@ def test_words_for_times() -> None:
         "119 s",
         "2 min",
     ]
+
+
+def test_whether_the_next_summary_is_there_already() -> None:
+    assert "Prepared" not in chat_text(report())
+    said = chat_text(report(prepared_at=NOW - 130))
+    assert "Prepared: yes, 2 minutes ago." in said
