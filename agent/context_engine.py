@@ -9,7 +9,8 @@ nothing.
 `should_compress` wherever the list might be too long; `compress` when it is; `on_session_end` where
 the conversation really ends. Around a compression the host calls `compress`, stores the result as a
 child session, and announces it with
-``on_session_start(new_id, boundary_reason="compression", old_session_id=…)``.
+``on_session_start(new_id, boundary_reason="compression", old_session_id=…)``; so does whatever else
+makes a child session, with a reason of its own.
 
 **Threads.** Engines are synchronous. The host calls them from worker threads, one call at a time,
 not always from the same thread, with deadlines. An engine that comes back late is left alone until
@@ -209,13 +210,14 @@ class ContextEngine(ABC):
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
         """A session begins.
 
-        Keywords: hermes_home, platform, model, context_length, conversation_id (the session key).
-        After a compression also ``boundary_reason="compression"`` and old_session_id; after
-        ``/new`` old_session_id and carry_over_context.
+        Keywords: platform, model, context_length, conversation_id (the session key). Where it
+        continues another session, after that one's `on_session_end`, also old_session_id and why:
+        ``boundary_reason`` is ``compression``, ``switch`` (another prompt, tool list or model) or
+        ``uncompress``.
         """
 
     def on_session_end(self, session_id: str, messages: list[dict[str, Any]]) -> None:
-        """A session ends for good (reset, expiry, shut-down, compression); never after a turn."""
+        """A session ends for good (a child continues it); never after a turn."""
 
     def on_session_reset(self) -> None:
         """The conversation starts anew: forget what was counted."""

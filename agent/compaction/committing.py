@@ -11,6 +11,7 @@ from agent import pressure
 from agent.compaction import telemetry
 from agent.compaction.adoption import Adopted
 from agent.compaction.ahead import Ahead, Taken
+from agent.compaction.announcing import Announcer
 from agent.compaction.detaching import Detachable
 from agent.compaction.policy import after_compression, after_progress, gained_since
 from agent.compaction.remembering import StateMemory
@@ -61,6 +62,7 @@ class Committer:
         clock: Clock,
         ids: IdSource,
         ahead: Ahead,
+        announcer: Announcer,
         *,
         in_place: bool,
         lease_ttl_seconds: float,
@@ -71,6 +73,7 @@ class Committer:
         self._clock = clock
         self._ids = ids
         self._ahead = ahead
+        self._announcer = announcer
         self._in_place = in_place
         self._lease_ttl_seconds = lease_ttl_seconds
         self._unstored: Finished | None = None
@@ -119,11 +122,7 @@ class Committer:
             self._unstored = finished
             log.info("compression kept for the next chance", extra=_facts(order, finished.cost))
             return order.unchanged("not_needed", "nobody waited for it")
-        try:
-            return await self._commit(order, finished, holder, started)
-        except StoreError:
-            self._unstored = finished  # paid for: where it was not stored, the next try stores it
-            raise
+        return await self._commit(order, finished, holder, started)
 
     def _finished(self, order: Order, run: Run, *, base: LoadedSession | None = None) -> Finished:
         """The result with its aftermath: how this compression is judged, and what is remembered.
@@ -193,6 +192,15 @@ class Committer:
     async def _commit(
         self, order: Order, finished: Finished, holder: str, started: float
     ) -> CompactionResult:
+        try:
+            return await self._committed(order, finished, holder, started)
+        except StoreError:
+            self._unstored = finished  # paid for: where it was not stored, the next try stores it
+            raise
+
+    async def _committed(
+        self, order: Order, finished: Finished, holder: str, started: float
+    ) -> CompactionResult:
         base = finished.base
         finished = replace(finished, state=self._memory.rebased(base, finished.state))
         change = await self._store_it(finished, holder)
@@ -230,7 +238,7 @@ class Committer:
             rows_after=len(current.rows),
             tokens_after=finished.tokens + later,
         )
-        await self._announce(base, current)
+        await self._announcer.at(current.session)
         return CompactionResult("compressed", current, order.size.tokens, finished.tokens + later)
 
     async def _store_it(self, finished: Finished, holder: str) -> ChangeResult:
@@ -317,14 +325,6 @@ class Committer:
                 "aux_model": (builtin and builtin.summary_model) or session.prefix.model,
             },
         )
-
-    async def _announce(self, old: LoadedSession, new: LoadedSession) -> None:
-        """Tell somebody else's engine where the conversation goes on."""
-        if old.session.id == new.session.id or self._runner.builtin is not None:
-            return
-        conversation = await self._store.conversation(new.session.conversation_id)
-        key = conversation.session_key if conversation is not None else ""
-        await self._runner.tell_split(old, new, key)
 
 
 def _facts(order: Order, cost: dict[str, Any]) -> dict[str, Any]:

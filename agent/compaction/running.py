@@ -26,7 +26,7 @@ from agent.ports import (
     CompactionTrigger,
     SideModel,
 )
-from agent.sessions import CompressionState, LoadedSession
+from agent.sessions import CompressionState, LoadedSession, Session
 
 if TYPE_CHECKING:
     from agent.compaction.native.running import NativeCompaction
@@ -102,7 +102,9 @@ class EngineRunner:
         self._builtin = engine if isinstance(engine, ContextCompressor) else None
         self._threads = threads or DaemonThreads()
         self._host = EngineHost(engine, self._threads, clock)
-        self._fallback = fallback
+        self._fallback = (
+            (fallback, EngineHost(fallback, self._threads, clock)) if fallback is not None else None
+        )
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._memory = memory
@@ -119,6 +121,11 @@ class EngineRunner:
         """The same, if it is the built-in one."""
         return self._builtin
 
+    @property
+    def busy(self) -> bool:
+        """Is the engine at work, waited for or not?"""
+        return self._host.busy
+
     async def run(self, order: Order) -> Run:
         """Let the engine work; the built-in one steps in if the history is proven not to fit."""
         current = order.size.tokens
@@ -129,8 +136,7 @@ class EngineRunner:
         run = await self._run_foreign(order, current)
         if run.adopted is None and order.overflow_proven and self._fallback is not None:
             log.warning("the built-in engine steps in", extra={"engine_failure": run.reason})
-            host = EngineHost(self._fallback, self._threads, self._clock)
-            return await self._run_builtin(self._fallback, host, order, current)
+            return await self._run_builtin(*self._fallback, order, current)
         return run
 
     async def run_ahead(self, order: Order) -> Run:
@@ -235,7 +241,7 @@ class EngineRunner:
 
     async def _run_foreign(self, order: Order, current: int) -> Run:
         try:
-            await self._apply_limit()
+            await self._apply_limit(order.loaded.session.prefix.model)
             if order.trigger in ("preflight", "loop"):
                 wanted, reason = await self._wanted(current)
                 if not wanted:
@@ -325,26 +331,39 @@ class EngineRunner:
         else:
             await self._host.tell("update_from_response", figures)
 
-    async def tell_split(
-        self, old: LoadedSession, new: LoadedSession, conversation_key: str
+    async def tell_session(
+        self, session: Session, conversation_key: str, old: LoadedSession | None
     ) -> None:
-        """Where the conversation goes on; the engine's failures change nothing."""
-        await self._host.tell("on_session_end", old.session.id, to_engine(old.rows))
-        await self._host.tell(
-            "on_session_start",
-            new.session.id,
-            boundary_reason="compression",
-            old_session_id=old.session.id,
-            platform=new.session.prefix.source,
-            conversation_id=conversation_key,
-        )
+        """Where the conversation is, and where it came from; the engine's failures change nothing.
+
+        Args:
+            session: Where it is now.
+            conversation_key: What leads to it.
+            old: Where it was until now; None: this is the first one that the engine hears of.
+        """
+        keywords: dict[str, Any] = {
+            "platform": session.prefix.source,
+            "model": session.prefix.model,
+            "context_length": self._engine.context_length,
+            "conversation_id": conversation_key,
+        }
+        if old is not None:
+            await self._host.tell("on_session_end", old.session.id, to_engine(old.rows))
+            keywords["boundary_reason"] = old.session.end_reason
+            keywords["old_session_id"] = old.session.id
+        await self._host.tell("on_session_start", session.id, **keywords)
+        if old is not None:
+            self._mark_unknown()
+            await self._say()
+
+    def _mark_unknown(self) -> None:
+        """Another list has another size, which nobody knows before its first answer."""
         try:
             self._engine.last_prompt_tokens = -1
             self._engine.last_completion_tokens = 0
             self._engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
         except Exception:  # a property of somebody else's engine
             log.warning("context engine refused to be marked as compressed", exc_info=True)
-        await self._say()
 
     def lower_window(self, limit_tokens: int) -> int | None:
         """The provider named its window; the new one, or None if it is not lower."""
@@ -357,13 +376,12 @@ class EngineRunner:
             "the provider named a smaller window",
             extra={"window_tokens": lowered, "assumed_tokens": current},
         )
-        for engine in (self._builtin, self._fallback):
+        for engine in (self._builtin, self._fallback and self._fallback[0]):
             if engine is not None:
                 engine.update_model(engine.model, lowered)
         return lowered
 
-    async def _apply_limit(self) -> None:
+    async def _apply_limit(self, model: str) -> None:
         """A third-party engine learns of a lowered window on its own thread."""
         if self._lowered_window is not None and self._engine.context_length > self._lowered_window:
-            model = self._fallback.model if self._fallback is not None else ""
             await self._host.call("update_model", model, self._lowered_window)

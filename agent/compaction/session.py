@@ -9,6 +9,7 @@ from typing import Any
 
 from agent import pressure
 from agent.compaction.ahead import PREPARING, Ahead, Preparation
+from agent.compaction.announcing import Announcer
 from agent.compaction.committing import Committer, Job, Notify, blocked_text
 from agent.compaction.detaching import Detachable
 from agent.compaction.memory_text import MemoryText
@@ -123,6 +124,7 @@ class SessionCompactor:
         self._prune = PruneOnly(
             self._runner, self._memory, store, from_tokens=self._settings.prune_from_tokens
         )
+        self._announcer = Announcer(self._runner, store)
         self._committer = Committer(
             self._runner,
             self._memory,
@@ -130,6 +132,7 @@ class SessionCompactor:
             clock,
             ids,
             self._ahead,
+            self._announcer,
             in_place=self._settings.in_place,
             lease_ttl_seconds=self._settings.lease_ttl_seconds,
         )
@@ -222,6 +225,7 @@ class SessionCompactor:
         loaded = order.loaded
         if (refused := self._refusal(order)) is not None:
             return refused
+        await self._announcer.at(loaded.session)
         if trigger == "prune":
             return await self._prune(order)
         self._job = job = Detachable(
@@ -345,6 +349,7 @@ class SessionCompactor:
         loaded = self._memory.current(loaded)
         state = loaded.session.compression
         prompt, threshold, now = usage.prompt_tokens, self.threshold_tokens, self._clock.now()
+        await self._announcer.at(loaded.session)
         await self._runner.tell_usage(usage_dict(usage))
         state = after_usage(state, prompt, threshold, now)
         if threshold > 0 and prompt >= threshold and notify is not None:

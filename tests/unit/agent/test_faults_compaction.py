@@ -403,7 +403,8 @@ async def test_b72_the_engine_is_told_where_the_conversation_goes_on() -> None:
     loaded = await scene.talked(15_000, "chat")
     result = await scene.compactor.compact(loaded, "loop")
     assert result.outcome == "compressed"
-    ((session_id, more),) = told
+    first, (session_id, more) = told
+    assert first[0] == loaded.session.id
     assert session_id == result.loaded.session.id
     assert more["boundary_reason"] == "compression"
     assert more["old_session_id"] == loaded.session.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -230,7 +231,10 @@ async def test_a_foreign_result_is_repaired_marked_and_announced(clock: FakeCloc
     assert not unanswered_calls(messages)
     assert messages[0]["role"] == "user"
     assert all(row.kind is not None or row.origin_id is not None for row in rows)
-    session_id, keywords = engine.told[0]
+    (first_id, first), (session_id, keywords) = engine.told
+    assert first_id == loaded.session.id
+    assert first["model"] == loaded.session.prefix.model
+    assert "boundary_reason" not in first
     assert session_id == result.loaded.session.id
     assert keywords["boundary_reason"] == "compression"
     assert keywords["old_session_id"] == loaded.session.id
@@ -285,3 +289,25 @@ async def test_a_foreign_engine_that_fails_changes_nothing(clock: FakeClock, wor
     saved = await rescued.compact(result.loaded, "overflow", overflow_proven=True)
     assert saved.outcome == "compressed"
     assert any(is_summary(row.message) for row in saved.loaded.rows)
+
+
+async def test_a_stand_in_that_is_late_is_not_asked_a_second_time_at_once(clock: FakeClock) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(asked: object) -> str:
+        begun.set()
+        assert may_end.wait(20)
+        return "## Goal\nlate"
+
+    settings = CompactionSettings(compress_timeout_seconds=5)
+    bench = Bench(clock, slow, engine=Foreign(explode), settings=settings)
+    rescued = bench.fresh(fallback=bench.builtin)
+    loaded = await bench.talk(12)
+    first = asyncio.ensure_future(rescued.compact(loaded, "overflow", overflow_proven=True))
+    assert await asyncio.to_thread(begun.wait, 20)
+    await clock.advance(6)
+    assert "did not answer" in (await first).reason
+    second = await rescued.compact(loaded, "overflow", overflow_proven=True)
+    assert "still busy" in second.reason
+    assert len(bench.model.asked) == 1
+    may_end.set()
