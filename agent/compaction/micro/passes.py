@@ -199,9 +199,8 @@ class MicroCompactor:
         basis = (session.id, session.revision, state.micro_skipped_row)
         looked = self._looked
         if not looked.holds_for(basis, rows):
-            window = find_window(rows, rules, coming_tokens)
-            looked = _Looked(basis, find_cursor(rows, window, state.micro_skipped_row))
-            looked = replace(looked, rows=min(looked.cursor, len(rows)))
+            cursor = find_cursor(rows, state.micro_skipped_row)
+            looked = _Looked(basis, cursor, rows=cursor)
         new = rows[looked.rows :]
         self._looked = looked = replace(
             looked,

@@ -18,7 +18,7 @@ MIN_MESSAGES = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What micro-compaction may look at: ``rows[head_end:tail_start]``."""
+    """What micro-compaction may look at: ``rows[head_end:tail_start]``, perhaps nothing."""
 
     head_end: int
     tail_start: int
@@ -34,18 +34,18 @@ def find_window(rows: Sequence[Row], rules: CutRules, coming_tokens: int | None 
         coming_tokens: Estimate of one more message that is about to stand behind them; None: none.
     """
     tail_start = _turn_start(rows, _tail_start(rows, rules, coming_tokens))
-    return Window(min(_head_end(rows, rules), tail_start), tail_start)
+    return Window(_head_end(rows, rules), tail_start)
 
 
-def find_cursor(rows: Sequence[Row], window: Window, skipped_row: int = 0) -> int:
+def find_cursor(rows: Sequence[Row], skipped_row: int = 0) -> int:
     """Where the next exchange is looked for: behind the last marker or summary of the list.
 
     ``skipped_row``: the original that ends the exchange that was given up last; 0: none was.
     """
-    for at in range(len(rows) - 1, window.head_end - 1, -1):
+    for at in range(len(rows) - 1, -1, -1):
         if stays(rows[at]) or (skipped_row and rows[at].root_id == skipped_row):
             return at + 1
-    return window.head_end
+    return 0
 
 
 def find_exchange(rows: Sequence[Row], cursor: int, window: Window) -> range | None:
@@ -54,7 +54,7 @@ def find_exchange(rows: Sequence[Row], cursor: int, window: Window) -> range | N
     None if there is none that is over. What a person said is never in it; what the host told the
     model in between is.
     """
-    start = cursor
+    start = max(cursor, window.head_end)
     while start < window.tail_start and not _is_answer(rows[start]):
         start += 1
     end = start

@@ -731,3 +731,17 @@ def test_a_marker_reads_back(body: str) -> None:
     assert bare == replace(read, first_row=0, last_row=0)
     foreign = parse_marker({"role": "assistant", "content": "of another program"})
     assert foreign == Digest("of another program")
+
+
+async def test_the_head_stays_however_short_the_list_was_at_the_first_look(
+    clock: FakeClock,
+) -> None:
+    bench = MicroBench(clock, protect_first_n=2)
+    steps = tool_step("c1")
+    await bench.turn(steps=[*steps, *tool_step("c2")])
+    for _ in range(4):
+        loaded = await bench.turn()
+    # whole groups of the head: the question, the first call with its result
+    assert [r.message["role"] for r in loaded.rows[:4]] == ["user", "assistant", "tool", "user"]
+    assert loaded.rows[1].message.get("tool_calls")
+    assert digest(loaded).startswith("- gave answer 1")
