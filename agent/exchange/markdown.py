@@ -14,7 +14,7 @@ _HEADING = re.compile(r"^(#{1,6} )", re.MULTILINE)
 _NAMES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "system": "System"}
 _KINDS = {
     "summary": "Summary of what came before",
-    "micro": "Summary of one exchange",
+    "micro": "Digest of earlier replies",
     "note": "Note",
     "notice": "Notice",
 }

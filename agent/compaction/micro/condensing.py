@@ -18,6 +18,7 @@ from agent.compaction.summary import (
     SummaryRejected,
     in_parts,
     read_answer,
+    redacted,
     user_text,
 )
 from agent.errors import ModelError
@@ -145,9 +146,10 @@ def _prompt(order: DigestOrder, window_tokens: int, max_tokens: int) -> str:
     )
     room = window_tokens - estimate_tokens_rough(_SYSTEM) - _FRAME_TOKENS
     room = max(64, min(room, MAX_INPUT_TOKENS))
+    so_far = redacted(order.so_far)  # before anything is cut
     if not order.rows:  # the digest itself is what is to be told again, shorter
-        return user_text(clip_to_tokens(order.so_far, room), material)
-    so_far = clip_to_tokens(order.so_far, room // 2)
+        return user_text(clip_to_tokens(so_far, room), material)
+    so_far = clip_to_tokens(so_far, room // 2)
     rows = [order.asked, *order.rows] if order.asked is not None else order.rows
     limit = max(64, room - estimate_tokens_rough(so_far))
     (transcript,) = in_parts(Readables(to_engine(rows)), limit, max_parts=1)

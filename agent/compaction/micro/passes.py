@@ -157,13 +157,18 @@ class MicroCompactor:
             final: The answer.
         """
         session = seen.session
-        if self._at_work or not is_on(session.prefix.model_config, self._settings):
+        if not is_on(session.prefix.model_config, self._settings):
+            return None
+        state, due = after_call(self._memory.state(seen), self._settings.every_n_turns)
+        if due and self._at_work:
+            return None  # it stays due
+        if not due:
+            await self._memory.store(seen, state)
             return None
         self._at_work = True
         try:
-            state, due = after_call(self._memory.state(seen), self._settings.every_n_turns)
             await self._memory.store(seen, state)
-            if not due or self.plan(seen, estimate_message_tokens(final.message)) is None:
+            if self.plan(seen, estimate_message_tokens(final.message)) is None:
                 return None
             loaded = await self._store.load(session.id)
             return await self._pass(self._memory.current(loaded))
@@ -240,8 +245,14 @@ class MicroCompactor:
         if body is None:
             try:
                 body = await self._condense(loaded, plan)
-            except (ModelError, SummaryRejected, OSError, ValueError) as exc:
-                log.warning("micro compaction failed", extra={"error": str(exc)})
+            except Exception as exc:  # whatever it was, it counts: not tried there for ever
+                expected = isinstance(exc, ModelError | SummaryRejected | OSError)
+                log.log(
+                    logging.WARNING if expected else logging.ERROR,
+                    "micro compaction failed",
+                    extra={"error": type(exc).__name__},
+                    exc_info=None if expected else exc,
+                )
                 return await self._failed(loaded, plan, started)
         return await self._commit(loaded, plan, body, started)
 

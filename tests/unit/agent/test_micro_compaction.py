@@ -239,6 +239,7 @@ async def test_a_failed_shortening_commits_nothing(
         summary_response("x" * 20_000),
         MARKER_HEADER,
         ValueError("odd"),
+        RuntimeError("a bug"),
     ],
 )
 async def test_a_bad_answer_changes_nothing(
@@ -745,3 +746,32 @@ async def test_the_head_stays_however_short_the_list_was_at_the_first_look(
     assert [r.message["role"] for r in loaded.rows[:4]] == ["user", "assistant", "tool", "user"]
     assert loaded.rows[1].message.get("tool_calls")
     assert digest(loaded).startswith("- gave answer 1")
+
+
+async def test_turns_that_end_while_a_pass_runs_are_counted(clock: FakeClock) -> None:
+    bench = MicroBench(clock, micro=MicroSettings(enabled=True, every_n_turns=2))
+    await bench.turn()
+
+    async def two_more() -> None:
+        for _ in range(2):
+            await bench.turn()
+
+    await during_the_call(bench, two_more)
+    await bench.turn()
+    # one counted, the next one stays due
+    assert (await bench.load()).session.compression.micro_turns == 1
+    asked = len(bench.model.asked)
+    loaded = await bench.turn()
+    assert len(bench.model.asked) == asked  # bought already
+    assert digest(loaded) == "- gave answer 1"
+
+
+async def test_a_secret_in_a_digest_of_another_program_is_not_sent(clock: FakeClock) -> None:
+    bench = MicroBench(clock, micro=MicroSettings(enabled=True, defrag_threshold_tokens=100))
+    secret = "password: hunter2hunter2 "
+    foreign = cast(Message, {"role": "assistant", "content": secret * 60})
+    await bench.turn(steps=[Draft(foreign, kind="micro")])
+    for _ in range(3):
+        await bench.turn()
+    assert bench.model.asked
+    assert all("hunter2" not in asked.prompt for asked in bench.model.asked)
