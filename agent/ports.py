@@ -514,7 +514,7 @@ class SessionStore(Ledger, Shelf, Protocol):
         ...
 
     async def set_option(self, session_id: str, name: str, value: str | None) -> bool:
-        """Set (None: take away) an option in the session's ``model_config``, which no request shows.
+        """Set (None: unset) an option in the session's ``model_config``, which no request shows.
 
         The session's children inherit it. False: the session has ended, nothing was changed.
 
