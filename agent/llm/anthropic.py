@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import (
+    BlockUnsendable,
     CompactionRefused,
     ModelAuthError,
     ModelBadRequest,
@@ -145,6 +146,8 @@ class AnthropicModel:
         """Have the provider summarise the request's messages (`agent.ports.CompactingModel`)."""
         self._native.require_compaction()
         body = self._conversation_body(request)
+        if block_left_out(request.messages, body):
+            raise BlockUnsendable("the summary at the beginning is not its maker's any more")
         body.pop("diagnostics", None)
         body["compaction"] = {"type": "summarize"}
         if instructions.strip():

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.fakes.anthropic_server.errors import broken
+from tests.fakes.anthropic_server.errors import ApiError, broken
 from tests.fakes.anthropic_server.units import THINKING_TYPES, Chain, Json, Unit
 
 # A signature carries the prefix it was issued behind, sealed with this key. So nothing has to be
@@ -80,14 +80,25 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Compacted:
+    """What a compaction block stands for, as it was issued."""
+
+    chain: Chain
+    head: bytes  # tools and system of the compaction request
+    last_role: str
+    block: Json
+    binds: bool  # whether its model preserves thinking
+
+
+@dataclass(frozen=True)
 class BindingPolicy:
     """How strictly thinking blocks are bound for one request."""
 
     model: str
     enforce: bool
     drop: bool
-    # What a compaction block stands for, by its signature: the prefix it replaced.
-    compacted: Mapping[str, Chain] = field(default_factory=dict)
+    # What compaction blocks stand for, by their signatures.
+    compacted: Mapping[str, Compacted] = field(default_factory=dict)
 
 
 def has_sealed(units: list[Unit]) -> bool:
@@ -143,6 +154,8 @@ class _Binder:
         self._model = _model_tag(policy.model)
         self._run_broken = False
         self._lost_turn_start = False
+        self._head = self.chain.digest()
+        self._summarised_role = ""  # of the last summarised turn, until something follows the block
 
     def take(self, index: int, unit: Unit) -> None:
         if unit.block.get("type") not in THINKING_TYPES:
@@ -164,7 +177,12 @@ class _Binder:
         if unit.block.get("type") == "compaction":
             self._compacted(unit)
         else:
+            if self._summarised_role and self._summarised_role == unit.role:
+                self.chain = Chain()  # kept turns that go on with the last summarised one
+            self._summarised_role = ""
             self.chain.add(unit)
+            if unit.section != "messages":
+                self._head = self.chain.digest()
             if self._cached is not self.chain:
                 self._cached.add(unit)
         self.digests.append(self._cached.digest())
@@ -174,10 +192,15 @@ class _Binder:
         if self._cached is self.chain:
             self._cached = self.chain.copy()
         self._cached.add(unit)
-        replaced = self.policy.compacted.get(str(unit.block.get("signature")))
-        if replaced is None:
-            raise broken("compaction", f"{unit.path}: Invalid `signature` in `compaction` block")
-        self.chain = replaced.copy()
+        issued = self.policy.compacted.get(str(unit.block.get("signature")))
+        _check_issued(unit, issued)
+        if issued is None:
+            return  # a failed one stands for nothing
+        if issued.binds and issued.head == self._head:
+            self.chain = issued.chain.copy()
+            self._summarised_role = issued.last_role
+        else:
+            self.chain.add(unit)
 
     def _reason(self, index: int, unit: Unit) -> str:
         sealed = unseal(*signature_and_text(unit.block))
@@ -194,6 +217,22 @@ class _Binder:
         # The rest of a run of thinking blocks goes with its first removed one.
         self._run_broken = True
         return "prefix_binding_mismatch"
+
+
+def _check_issued(unit: Unit, issued: Compacted | None) -> None:
+    """A block comes back as it was issued."""
+    block, path = unit.block, unit.path
+    if block.get("content") is None and block.get("encrypted_content") is None:
+        return
+    if issued is None:
+        code, what = "compaction_signature_invalid", "signature"
+    elif any(block.get(key) != issued.block.get(key) for key in ("content", "encrypted_content")):
+        code, what = "compaction_content_mismatch", "content"
+    elif block.get("tool_changes") != issued.block.get("tool_changes"):
+        code, what = "compaction_tool_changes_mismatch", "tool_changes"
+    else:
+        return
+    raise ApiError(400, f"{path}: Invalid `{what}` in `compaction` block", "compaction", code=code)
 
 
 def bind(units: list[Unit], policy: BindingPolicy) -> Bound:

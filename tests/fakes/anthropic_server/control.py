@@ -26,6 +26,7 @@ SETTINGS = (
     "chunk_delay",
     "first_delay",
     "pieces",
+    "compaction",
 )
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.fakes.anthropic_server.binding import (
     BindingPolicy,
     Bound,
+    Compacted,
     Signer,
     bind,
     has_sealed,
     seal_answer,
 )
 from tests.fakes.anthropic_server.cache import CacheUse, PromptCache
+from tests.fakes.anthropic_server.edits import apply_edits
 from tests.fakes.anthropic_server.errors import ApiError, broken
 from tests.fakes.anthropic_server.models import ModelFacts, facts_from_id
 from tests.fakes.anthropic_server.request import MessageRequest
@@ -53,6 +56,7 @@ class Settings:
     chunk_delay: float = 0.0
     first_delay: float = 0.0
     pieces: int | None = None
+    compaction: str = "text"  # text | opaque | null | none: what a compaction answers
     diagnosis: str | None = None  # what `diagnostics` answers; None: still pending
 
 
@@ -65,6 +69,7 @@ class Judged:
     bound: Bound
     tokens: list[int]
     warnings: list[tuple[str, str]]
+    applied_edits: list[Json] = field(default_factory=list)
 
     @property
     def input_tokens(self) -> int:
@@ -101,7 +106,7 @@ class Engine:
         self.cache = PromptCache(clock)
         self.signer = Signer()
         self._paused = Memory()
-        self._compacted: OrderedDict[str, Chain] = OrderedDict()
+        self._compacted: OrderedDict[str, Compacted] = OrderedDict()
         self._message_ids = itertools.count(1)
 
     # -- the model -----------------------------------------------------------------------------
@@ -144,7 +149,11 @@ class Engine:
         tokens = [unit.tokens() for unit in bound.units]
         if scale != 1.0:
             tokens = [round(count * scale) for count in tokens]
-        judged = Judged(request, facts, bound, tokens, warnings)
+        edited = apply_edits(body, bound.units, tokens, scale)
+        if edited.applied:
+            digests = edited.digests() if bound.digests else []
+            bound = Bound(edited.units, bound.chain, digests, bound.transformations)
+        judged = Judged(request, facts, bound, edited.tokens, warnings, edited.applied)
         if not counting:
             _check_window(judged)
         return judged
@@ -197,17 +206,24 @@ class Engine:
             transformations=judged.bound.transformations if beta else None,
             pieces=answer.pieces or self.settings.pieces,
             input_json=partial,
-            extra=_edits(request.body) | self._diagnosis(request.body),
+            extra=_edits(judged) | self._diagnosis(request.body),
         )
 
     def compact(self, judged: Judged, summary: str) -> Final:
         """The answer to an on-demand compaction: one sealed block, billed apart."""
-        prefix = judged.bound.chain
-        signature = self.signer.sign(summary, prefix.digest(), judged.facts.id)
-        self._compacted[signature] = prefix.copy()
+        units = judged.bound.units
+        head = Chain()
+        for unit in units:
+            if unit.section != "messages":
+                head.add(unit)
+        chain = judged.bound.chain
+        block = self._block(summary, chain.digest(), judged.facts.id)
+        if "signature" in block:
+            self._compacted[block["signature"]] = Compacted(
+                chain.copy(), head.digest(), units[-1].role, block, judged.facts.binds_thinking
+            )
         while len(self._compacted) > REMEMBERED:
             self._compacted.popitem(last=False)
-        block = {"type": "compaction", "content": summary, "signature": signature}
         billed = self._bill(judged).usage() | _output_usage([block], None)
         nothing = CacheUse().usage() | {"output_tokens": 0}
         return Final(
@@ -219,6 +235,16 @@ class Engine:
             stop_details=None,
             usage={**nothing, "iterations": [{"type": "compaction", **billed}]},
         )
+
+    def _block(self, summary: str, prefix: bytes, model: str) -> Json:
+        kind = self.settings.compaction
+        if kind == "null" or not summary:
+            return {"type": "compaction", "content": None}
+        signed = {"signature": self.signer.sign(summary, prefix, model), "tool_changes": []}
+        if kind == "opaque":
+            sealed = base64.b64encode(summary.encode()).decode()
+            return {"type": "compaction", "content": None, "encrypted_content": sealed, **signed}
+        return {"type": "compaction", "content": summary, "encrypted_content": None, **signed}
 
     def _diagnosis(self, body: Json) -> Json:
         if "diagnostics" not in body:
@@ -325,8 +351,10 @@ def _output_usage(content: list[Json], partial: str | None) -> Json:
     }
 
 
-def _edits(body: Json) -> Json:
-    return {"context_management": {"applied_edits": []}} if "context_management" in body else {}
+def _edits(judged: Judged) -> Json:
+    if "context_management" not in judged.request.body:
+        return {}
+    return {"context_management": {"applied_edits": judged.applied_edits}}
 
 
 def _stop_at(blocks: list[Json], sequences: list[str]) -> tuple[list[Json], str | None]:

@@ -47,13 +47,12 @@ def error_type(status: int) -> str:
     return ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
-def error_envelope(kind: str, message: str, request_id: str) -> dict[str, object]:
+def error_envelope(kind: str, message: str, request_id: str, code: str = "") -> dict[str, object]:
     """The body of every error answer, also the data of an in-band `error` event."""
-    return {
-        "type": "error",
-        "error": {"type": kind, "message": message},
-        "request_id": request_id,
-    }
+    error: dict[str, object] = {"type": kind, "message": message}
+    if code:
+        error["details"] = {"error_code": code}
+    return {"type": "error", "error": error, "request_id": request_id}
 
 
 @dataclass
@@ -64,6 +63,7 @@ class ApiError(Exception):
     message: str
     rule: str = ""
     kind: str = ""
+    code: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     request_id: str = "req_unknown"
 
@@ -73,7 +73,8 @@ class ApiError(Exception):
 
     def body(self) -> bytes:
         """The encoded envelope."""
-        return json.dumps(error_envelope(self.kind, self.message, self.request_id)).encode()
+        envelope = error_envelope(self.kind, self.message, self.request_id, self.code)
+        return json.dumps(envelope).encode()
 
 
 def broken(rule: str, message: str) -> ApiError:

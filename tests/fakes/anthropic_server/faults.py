@@ -34,6 +34,7 @@ class HttpFault:
     status: int
     kind: str = ""
     message: str = ""
+    code: str = ""
     raw: str | None = None
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -153,9 +154,32 @@ def _output_too_long(request: MessageRequest, params: Params) -> Plan:
     return HttpFault(400, error_type(400), message)
 
 
+def _compaction(status: int, code: str) -> Maker:
+    def make(request: MessageRequest, params: Params) -> Plan:
+        message = str(params.get("message", "The compaction did not work."))
+        return HttpFault(status, error_type(status), message, code=code)
+
+    return make
+
+
+# Every error that the API names for its own compaction; a parameter `message` changes the words.
+COMPACTION_ERRORS = {
+    "compaction_block_ambiguous": 400,
+    "compaction_block_misplaced": 400,
+    "compaction_content_mismatch": 400,
+    "compaction_incomplete_turn": 400,
+    "compaction_nothing_to_summarize": 400,
+    "compaction_signature_invalid": 400,
+    "compaction_too_many_tool_references": 400,
+    "compaction_tool_changes_mismatch": 400,
+    "compaction_unavailable": 529,
+    "compaction_something_new": 400,
+}
+
 _REFUSAL = {"type": "refusal", "category": None, "explanation": None}
 
 MAKERS: dict[str, Maker] = {
+    **{code: _compaction(status, code) for code, status in COMPACTION_ERRORS.items()},
     "html200": lambda r, p: _html(200, p),
     "html502": lambda r, p: _html(502, p),
     "502": lambda r, p: _html(502, p),

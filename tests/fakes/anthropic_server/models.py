@@ -49,6 +49,7 @@ class ModelFacts:
     binds_thinking: bool = True
     thinks_always: bool = False
     forced_tool_choice: bool = True
+    compacts: bool = True  # has compaction on demand
     overflow: str = "stop"  # "stop" | "error": input + max_tokens beyond the window
 
 
@@ -89,6 +90,7 @@ def facts_from_id(model_id: str) -> ModelFacts | None:
         binds_thinking=version >= (5, 1),
         thinks_always=undated in ("claude-opus-5-5", "claude-fable-5-1", "claude-fable-5-2"),
         forced_tool_choice=undated != "claude-sonnet-5-5",
+        compacts=version >= (4, 6),
         overflow="stop" if version >= (4, 5) else "error",
     )
 

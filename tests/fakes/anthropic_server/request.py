@@ -41,6 +41,11 @@ class MessageRequest:
     def is_summary(self) -> bool:
         return self.system_text.startswith(SUMMARY_MARK)
 
+    @property
+    def compacts(self) -> bool:
+        """Whether the API is to summarise by itself."""
+        return "compaction" in self.body
+
     @cached_property
     def last_blocks(self) -> Sequence[Json]:
         """Blocks of the last user message."""

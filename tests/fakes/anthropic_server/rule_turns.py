@@ -59,7 +59,7 @@ def check_turns(body: Json, facts: ModelFacts, resumes: bool) -> None:
 
 def _is_compaction(message: Json) -> bool:
     blocks = blocks_of(message["content"])
-    return bool(blocks) and all(b.get("type") == "compaction" for b in blocks)
+    return bool(blocks) and blocks[0].get("type") == "compaction"
 
 
 def _check_first(messages: Sequence[Json]) -> None:

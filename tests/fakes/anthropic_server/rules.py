@@ -8,6 +8,7 @@ from collections.abc import Collection
 from tests.fakes.anthropic_server.errors import ApiError, broken
 from tests.fakes.anthropic_server.models import ModelFacts
 from tests.fakes.anthropic_server.rule_images import check_images
+from tests.fakes.anthropic_server.rule_native import check_native
 from tests.fakes.anthropic_server.rule_params import (
     check_marks,
     check_params,
@@ -56,6 +57,7 @@ def check_request(
 ) -> list[tuple[str, str]]:
     """Raise ApiError for the first broken rule; return (rule, text) of doubtful points."""
     check_shape(body, facts, betas, counting)
+    check_native(body, facts, betas)
     check_marks(body)
     check_turns(body, facts, resumes)
     check_images(body)

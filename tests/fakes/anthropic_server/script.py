@@ -91,6 +91,7 @@ class Match:
     summary: bool | None = None
     stream: bool | None = None
     tools: bool | None = None
+    compaction: bool | None = None  # asks for a compaction
     results: bool | None = None  # the last message hands tool results back
     where: Callable[[MessageRequest], bool] | None = None
 
@@ -100,6 +101,7 @@ class Match:
             (self.summary, request.is_summary),
             (self.stream, request.stream),
             (self.tools, bool(request.tool_names)),
+            (self.compaction, "compaction" in request.body),
             (self.results, bool(request.tool_results)),
             (self.model, request.model),
         )
@@ -145,7 +147,7 @@ class Script:
         for rule in self.rules:
             if rule.times != 0 and rule.match.accepts(request):
                 return self._fire(rule)
-        queue = self.summary if request.is_summary else self.main
+        queue = self.summary if request.is_summary or request.compacts else self.main
         return queue.popleft() if queue else None
 
     def _fire(self, rule: Rule) -> Item:
@@ -193,7 +195,7 @@ def item_from_json(value: object) -> Reply:
     return Answer(**fields)
 
 
-_MATCH_KEYS = ("text", "anywhere", "model", "summary", "stream", "tools", "results")
+_MATCH_KEYS = ("text", "anywhere", "model", "summary", "stream", "tools", "compaction", "results")
 
 
 def match_from_json(value: Mapping[str, Any]) -> Match:

@@ -190,6 +190,11 @@ class AnthropicServer:
         return [r for r in self.records.requests if r.summary]
 
     @property
+    def compaction_requests(self) -> list[RequestRecord]:
+        """Those that asked for a summary of the API's own."""
+        return [r for r in self.records.requests if "compaction" in (r.body or {})]
+
+    @property
     def main_requests(self) -> list[RequestRecord]:
         """Everything but summary calls."""
         return [r for r in self.records.requests if not r.summary]
@@ -338,6 +343,8 @@ class AnthropicServer:
             if self.summary_responder is not None:
                 return await _resolve(self.summary_responder, request)
             return summary_text(request, self.settings.summary_tokens)
+        if request.compacts:
+            return summary_text(request, self.settings.summary_tokens)
         if self.responder is not None:
             return await _resolve(self.responder, request)
         return MODES[self.settings.mode](request)
@@ -358,7 +365,7 @@ class AnthropicServer:
     def _http_fault(self, fault: HttpFault, record: RequestRecord) -> web.Response:
         request_id = _request_id(record)
         self.records.judge(record, "fault", status=fault.status, message=fault.message)
-        envelope = error_envelope(fault.kind, fault.message, request_id)
+        envelope = error_envelope(fault.kind, fault.message, request_id, fault.code)
         text = fault.raw if fault.raw is not None else json.dumps(envelope)
         headers = {"request-id": request_id, **fault.headers}
         return web.Response(
@@ -371,7 +378,7 @@ class AnthropicServer:
         return web.Response()
 
     def _finish(self, judged: Judged, answer: Answer) -> Final:
-        if "compaction" in judged.request.body:
+        if judged.request.compacts and self.settings.compaction != "none":
             said = answer.content if isinstance(answer.content, str) else ""
             return self.engine.compact(judged, said)
         return self.engine.finish(judged, answer)

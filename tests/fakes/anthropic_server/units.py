@@ -100,6 +100,8 @@ def _block_tokens(block: Json) -> int:
         return count_text(str(block.get("data", "")))
     if kind == "image":
         return IMAGE_TOKENS
+    if kind == "compaction":
+        return count_text(str(block.get("content") or block.get("encrypted_content") or ""))
     if kind == "tool_use":
         return count_text(str(block.get("name", ""))) + count_text(compact(block.get("input")))
     if kind == "tool_result":
