@@ -13,6 +13,7 @@ from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
 from agent.ports import Usage
+from agent.prepared import Prepared
 from agent.sessions import (
     CompressionState,
     RewriteRequest,
@@ -21,6 +22,7 @@ from agent.sessions import (
     TurnOpening,
 )
 from storage import changes, ledger, lineages, mailbox, search, sessions, turns
+from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import migrate
 from tests.contract.store_suite import CHAT, KEY, OWNER, PREFIX, SUMMARY, inbound, said, user
@@ -70,6 +72,10 @@ def a_life(tx: Transaction) -> None:
     mailbox.answer_inbox(tx, [receipt.inbox_id], [])
     sessions.acquire_lease(tx, ticket.conversation_id, "me", 60)
     newest = loaded.last_row_id
+    kept = Prepared(ticket.session_id, 0, newest, (SUMMARY, Keep(newest)), 9)
+    assert shelf.save_prepared(tx, kept)
+    assert shelf.prepared(tx, ticket.session_id) is not None
+    assert shelf.discard_prepared(tx, ticket.session_id)
     changes.rewrite(tx, RewriteRequest(ticket.session_id, 0, newest, (SUMMARY, Keep(newest))))
     assert changes.split(
         tx,
