@@ -111,6 +111,16 @@ class LoopSideModel:
 
 # --- call_llm -----------------------------------------------------------------------------------
 
+FINISH_REASONS: Mapping[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+"""Our stop reasons by the names that plugins know; any other one keeps its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompletionMessage:
@@ -229,7 +239,7 @@ def _completion(response: ModelResponse) -> Completion:
         choices=(
             CompletionChoice(
                 CompletionMessage(text_of(message["content"])),
-                "length" if response.stop_reason == "max_tokens" else "stop",
+                FINISH_REASONS.get(response.stop_reason, response.stop_reason),
             ),
         ),
         model=response.model,

@@ -120,11 +120,6 @@ class Filling:
         limit = self.triggers.max_tokens or self.room_tokens
         return min(limit, self.room_tokens)
 
-    @property
-    def until_threshold_tokens(self) -> int:
-        """How much more may be said before a compression is due; 0: it is due."""
-        return max(0, self.triggers.effective_tokens - self.measurement.tokens)
-
 
 def fill(loaded: LoadedSession, triggers: Triggers, *, image_tokens: int = IMAGE_TOKENS) -> Filling:
     """How full the window of a session is, for these triggers and this price of a picture."""

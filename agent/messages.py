@@ -206,11 +206,6 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def has_lone_surrogate(text: str) -> bool:
-    """True if the text can not be encoded as UTF-8."""
-    return any("\ud800" <= ch <= "\udfff" for ch in text) if not text.isascii() else False
-
-
 def clean_text(text: str) -> str:
     """The text with lone surrogates replaced, so that every border can encode it."""
     if text.isascii():

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from agent.auxiliary_client import LoopSideModel, call_llm, install
+from agent.context_compressor import ContextCompressor
 from agent.errors import ModelAuthError, ModelConnectionError, ModelOverloaded, ModelTimeout
 from agent.llm.background import in_daemon_thread
 from agent.ports import ModelResponse
@@ -145,6 +146,41 @@ async def test_plugins_get_the_shape_they_know() -> None:
     assert cut.choices[0].finish_reason == "length"
     assert model.requests[1].model is None
     assert model.requests[1].max_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "finish_reason"),
+    [
+        ("stop_sequence", "stop"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("tool_use", "tool_calls"),
+        ("pause_turn", "pause_turn"),
+        ("None", "None"),
+    ],
+)
+async def test_only_a_whole_answer_is_called_so(stop_reason: str, finish_reason: str) -> None:
+    model = ScriptedModel(answer("I can not help with that.", stop=stop_reason))
+    install(LoopSideModel(model, await _loop()))
+    asked = [{"role": "user", "content": "x"}]
+    found = await side(lambda: call_llm(messages=asked))
+    assert found.choices[0].finish_reason == finish_reason
+
+
+@pytest.mark.parametrize("stop_reason", ["refusal", "model_context_window_exceeded", "None"])
+async def test_an_engine_without_a_side_model_takes_no_refusal_for_a_summary(
+    stop_reason: str,
+) -> None:
+    model = ScriptedModel(*[answer("I can not help with that.", stop=stop_reason)] * 2)
+    install(LoopSideModel(model, await _loop()))
+    engine = ContextCompressor("main-model", config_context_length=20_000)
+    said: list[dict[str, Any]] = [
+        {"role": role, "content": f"{k} " + "words " * 300}
+        for k in range(12)
+        for role in ("user", "assistant")
+    ]
+    assert await side(lambda: engine.compress(said, current_tokens=16_000)) is said
+    assert engine.last_attempt.failure == "unusable"
 
 
 async def test_a_conversation_becomes_one_text() -> None:

@@ -174,7 +174,6 @@ def test_what_was_measured_and_what_came_since() -> None:
     assert found.measured is not None
     assert (found.measured.at, found.measured.rows_since) == (1003.0, 2)
     assert found.room_tokens == 200_000 - found.measurement.tokens
-    assert found.until_threshold_tokens == 100_000 - found.measurement.tokens
     assert found.answer_tokens == 8_192
 
 
@@ -190,4 +189,4 @@ def test_without_a_measurement_everything_is_estimated(anchor: UsageAnchor | Non
 def test_a_window_that_is_over_full_has_no_room() -> None:
     rows = [row(1, {"role": "user", "content": "hi"}, tokens=300_000)]
     found = fill(loaded(rows), TRIGGERS)
-    assert (found.room_tokens, found.answer_tokens, found.until_threshold_tokens) == (0, 0, 0)
+    assert (found.room_tokens, found.answer_tokens) == (0, 0)
