@@ -126,9 +126,7 @@ async def test_everybody_is_for_admins_who_are_alone(clock: FakeClock) -> None:
     other = await ask(rig, "/usage", 4, sender_id="112", chat_id="112")
     assert "Today (since midnight, Europe/Berlin): 1 request, 100 tokens in, 0 out." in other
     assert "111" not in other
-    group = await ask(
-        rig, "/usage", 5, chat_id="-5", chat_kind="group", sender_id="111"
-    )
+    group = await ask(rig, "/usage", 5, chat_id="-5", chat_kind="group", sender_id="111")
     assert "Last 7 days: 1 request" in group
     assert "Everybody" not in group
     assert "112" not in group
