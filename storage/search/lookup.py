@@ -38,8 +38,9 @@ _COMMON_AT_LEAST = 400
 """A term that more than a tenth of all rows (and so many) hold does not choose candidates, if
 there are rarer ones."""
 _SET_LIMIT = 20_000
-"""Up to so many messages a scope is given to the index as a set; a larger one is checked row by
-row as the best come out."""
+_SET_SHARE = 4
+"""A scope is given to the index as a set of its messages, unless that set is larger than this, or
+so many times as large as what can match: then each match is asked for its session."""
 
 _COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
 _ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
@@ -81,7 +82,8 @@ def find_candidates(
         return _by_scan(db, question, reach), None
     try:
         counts, total = _counts(db, question.terms)
-        found = _by_index(db, _chosen(question.terms, counts, total), reach)
+        chosen = _chosen(question.terms, counts, total)
+        found = _by_index(db, chosen, _most_matches(chosen, counts, total), reach)
         if not found and not index.finds_itself(db):
             _log.error("search index has lost what it held, scanning instead")
             return _by_scan(db, question, reach), None
@@ -108,18 +110,27 @@ def _common_from(total: int) -> int:
     return max(_COMMON_AT_LEAST, total // _COMMON_SHARE)
 
 
-def _chosen(terms: Sequence[Term], counts: dict[str, int], total: int) -> str:
-    """What the index is asked for: the rarest terms, joined by OR."""
+def _chosen(terms: Sequence[Term], counts: dict[str, int], total: int) -> Sequence[Term]:
+    """What the index is asked for: the rarest terms."""
     enough = _common_from(total)
     known = sorted((t for t in terms if counts[t.match]), key=lambda t: counts[t.match])
     rare = [t for t in known if counts[t.match] < enough]
-    return " OR ".join(t.match for t in (rare or known or terms)[:_TERMS_ASKED])
+    return (rare or known or terms)[:_TERMS_ASKED]
 
 
-def _by_index(db: sqlite3.Connection, match: str, reach: Reach) -> dict[int, float]:
+def _most_matches(chosen: Sequence[Term], counts: dict[str, int], total: int) -> int:
+    """How many rows hold one of these, at most."""
+    found = [counts[t.match] for t in chosen]
+    return total if max(found) >= _common_from(total) else sum(found)
+
+
+def _by_index(
+    db: sqlite3.Connection, chosen: Sequence[Term], most: int, reach: Reach
+) -> dict[int, float]:
+    match = " OR ".join(t.match for t in chosen)
     if reach.upto is None:
         inside = ""
-    elif reach.size <= _SET_LIMIT:
+    elif reach.size <= min(_SET_LIMIT, most * _SET_SHARE):
         # The plus keeps SQLite from asking the index once for each message of the scope.
         inside = (
             " AND +rowid IN (SELECT m.id FROM messages m WHERE m.session_id IN"

@@ -58,11 +58,6 @@ class Term:
     begins: re.Pattern[str] | None = None
     """For a short or a numeric needle: where it does not stand inside of something longer."""
 
-    @property
-    def numeric(self) -> bool:
-        """Is there a number in it?"""
-        return any(ch.isdigit() for ch in self.needle)
-
     def is_in(self, text: str) -> bool:
         """Does a folded text hold it?"""
         if self.needle not in text:
@@ -92,6 +87,8 @@ class Question:
     kinds: tuple[AnswerType, ...]
     text: str
     """Folded and without blanks around."""
+    numbers: tuple[str, ...]
+    """The needles with a digit in them."""
 
     @property
     def needles(self) -> tuple[Term, ...]:
@@ -107,7 +104,10 @@ def read_question(query: str) -> Question:
     if not terms:
         terms = [*_words(text, stops=frozenset()), *_runs(CJK_RUN.findall(text))]
     unique = {term.match: term for term in reversed(terms)}
-    return Question(tuple(reversed(unique.values()))[:_QUERY_TERMS], kinds_asked(text), text)
+    asked = tuple(reversed(unique.values()))[:_QUERY_TERMS]
+    needles = [term.needle for term in asked] or [text]
+    numbers = tuple(needle for needle in needles if any(ch.isdigit() for ch in needle))
+    return Question(asked, kinds_asked(text), text, numbers)
 
 
 def _phrases(text: str) -> list[Term]:

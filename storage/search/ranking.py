@@ -161,22 +161,26 @@ def _with_age(ranked: Sequence[Ranked]) -> list[Ranked]:
         for group in same.values()
         for place, one in enumerate(group)
     }
+    # What only stands beside one that holds it does not hold it.
+    newest = {
+        held: max((one.candidate.message_id for one in group if one.candidate.match), default=0)
+        for held, group in same.items()
+        if held
+    }
     return [
         replace(
             one,
             score=one.score
             * (1 + _RECENCY * place / last)
             * (1 + _RECENCY_OF_SAME * place_in_same[one.candidate.message_id]),
-            newer_id=_newer(same[one.held], one),
+            newer_id=_newer(one, newest.get(one.held, 0)),
         )
         for place, one in enumerate(by_age)
     ]
 
 
-def _newer(group: Sequence[Ranked], one: Ranked) -> int | None:
-    """The newest of those that hold the same; what only stands beside one does not hold it."""
-    newest = max((r.candidate.message_id for r in group if r.candidate.match), default=0)
-    return newest if one.held and newest > one.candidate.message_id else None
+def _newer(one: Ranked, newest_id: int) -> int | None:
+    return newest_id if newest_id > one.candidate.message_id else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +226,8 @@ def _beginning_fits(text: str, question: Question) -> float:
 
 def _fits(low: str, plain: str, question: Question) -> bool:
     """Can this stretch be an answer? The question's own numbers are none."""
-    for term in question.needles:
-        if term.numeric and term.needle in low:
-            low = low.replace(term.needle, " ")
+    for number in question.numbers:
+        low = low.replace(number, " ")
     return any(kind.fits.search(plain if kind.cased else low) for kind in question.kinds)
 
 
