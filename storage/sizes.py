@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.simulation.recording import RowSize
 from storage import sessions
+from storage.rows import taken_back
 
 _SIZES = """
 SELECT coalesce(origin_id, id), role, tokens, created_at,
@@ -19,10 +20,11 @@ ORDER BY id
 
 def row_sizes(db: sessions.Reader, session_id: str) -> list[RowSize]:
     """`agent.simulation.recording.SizeReader.row_sizes`."""
+    chain = [session.id for session in sessions.lineage(db, session_id)]
+    seen = taken_back(db, chain)
     found: list[RowSize] = []
-    seen: set[int] = set()
-    for session in sessions.lineage(db, session_id):
-        for root_id, role, tokens, created_at, speaks, calls in db.execute(_SIZES, (session.id,)):
+    for each in chain:
+        for root_id, role, tokens, created_at, speaks, calls in db.execute(_SIZES, (each,)):
             if root_id in seen:  # a copy; a branch's copies are the first of their kind here
                 continue
             seen.add(root_id)

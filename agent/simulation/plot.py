@@ -12,7 +12,7 @@ from agent.simulation.outcome import Outcome
 from agent.simulation.report import clock
 
 WIDTH, HEIGHT = 960, 460
-_LEFT, _RIGHT, _TOP = 64, 24, 44
+_LEFT, _RIGHT, _TOP = 60, 52, 44
 _LEGEND_LINE = 20
 _LEGEND_COLUMNS = 4
 _AXIS_ROOM = 62
@@ -99,9 +99,10 @@ def _axes(outcomes: Sequence[Outcome], top: float, requests: int) -> Iterator[st
         tokens = top * step / 5
         y = _y(tokens, top)
         yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>'
-        share = f" · {100 * tokens / window:.0f} %" if window else ""
-        yield f'<text class="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{tokens / 1000:g}k</text>'
-        yield f'<text class="end" x="{right}" y="{y - 4:.1f}">{share[3:]}</text>'
+        share = f"{100 * tokens / window:.0f} %" if window else ""
+        label = f"{tokens / 1000:g}k" if tokens else "0"
+        yield f'<text class="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{label}</text>'
+        yield f'<text x="{right + 8}" y="{y + 4:.1f}">{share}</text>'
     yield f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>'
     seconds = outcomes[0].seconds if outcomes else ()
     for quarter in range(5):

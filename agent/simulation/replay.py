@@ -217,8 +217,8 @@ class _Replay:
         elif not begins:
             self._prune_if_due()
         limit = triggers.window_tokens - triggers.max_tokens
-        if self._tokens > limit and self._setting.enabled:
-            self._compress_now()  # the provider says so, and no guard counts any more
+        if self._tokens > limit and self._setting.enabled and self._in_turn < MAX_PER_TURN:
+            self._compress_now()  # the provider says so: cool-downs and blocks do not count
         if self._tokens > limit:
             self._overflows += 1
 
