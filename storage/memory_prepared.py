@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from agent.prepared import Prepared
 from storage.memory_tables import KeptList, MemoryTables
-from storage.prepared import dump_payload, load_payload
+from storage.prepared_form import dump_payload, load_payload
 from storage.repair import check_plan
 
 
