@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 from agent.messages import Message
@@ -279,6 +280,13 @@ def conversation(
         tokens: Its size.
         open_end: It ends with a question that nobody has answered yet.
     """
+    written = _written(kind, seed, tokens, open_end)
+    return replace(written, messages=[cast(Message, {**m}) for m in written.messages])
+
+
+@lru_cache(maxsize=256)
+def _written(kind: str, seed: int, tokens: int, open_end: bool) -> Conversation:
+    """Many tests ask for the same one."""
     write, language = KINDS[kind]
     author = _Author(random.Random(f"{kind}:{seed}"), language)
     while author.tokens < tokens:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -70,12 +69,9 @@ def engine(
     return built, model
 
 
-@cache
-def written(kind: str) -> tuple[Conversation, ...]:
-    return tuple(
-        conversation(kind, seed, tokens=window_of(kind) * 3 // 4, open_end=seed % 2 == 0)
-        for seed in SEEDS
-    )
+def written(kind: str) -> Iterator[Conversation]:
+    for seed in SEEDS:
+        yield conversation(kind, seed, tokens=window_of(kind) * 3 // 4, open_end=seed % 2 == 0)
 
 
 def compressed(
