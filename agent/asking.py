@@ -28,13 +28,13 @@ from agent.ports import (
     LanguageModel,
     ModelRequest,
     ModelResponse,
-    SessionStore,
     TurnObserver,
     Usage,
     entry_of,
 )
 from agent.prompt_caching import CacheTtl
 from agent.sessions import RewriteRequest, TurnTicket
+from agent.store_ports import SessionStore
 
 MAX_COMPACTIONS = 3
 MAX_LOWERED = 3

@@ -1,7 +1,8 @@
 """Owns what a person can do to a conversation as a whole: its nouns and the port behind them.
 
 Going back, forking, naming, coming back to an older one. Each method of the port is one
-transaction, as in `agent.ports.SessionStore`, and leaves exactly one live tip per conversation.
+transaction, as in `agent.store_ports.SessionStore`, and leaves exactly one live tip per
+conversation.
 """
 
 from __future__ import annotations

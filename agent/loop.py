@@ -18,13 +18,13 @@ from agent.ports import (
     ContextEdits,
     LanguageModel,
     ModelResponse,
-    SessionStore,
     ToolContext,
     TurnObserver,
     Usage,
 )
 from agent.prompt_caching import ttl_for
 from agent.sessions import LoadedSession, TurnTicket
+from agent.store_ports import SessionStore
 from agent.tools.registry import ToolRegistry
 from agent.verdicts import (
     CALL_SMALLER,

@@ -48,7 +48,7 @@ class Shelf(Protocol):
 
         Raises:
             SessionNotFound: never existed.
-            ValueError: as for `agent.ports.SessionStore.split`.
+            ValueError: as for `agent.store_ports.SessionStore.split`.
         """
         ...
 

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from agent.compaction.ahead import LEVEL
 from agent.compaction.session import SessionCompactor
 from agent.errors import StoreError
-from agent.ports import Clock, SessionStore
+from agent.ports import Clock
+from agent.store_ports import SessionStore
 from gateway.compactors import CompactorCache
 from gateway.logs import about
 from gateway.tasks import TaskOwner

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.ports import Clock, LanguageModel, Store
+from agent.ports import Clock, LanguageModel
+from agent.store_ports import Store
 from gateway import __version__
 from gateway.ahead import AheadDesk
 from gateway.control import ControlServer, RemoteTerminal, send_line

@@ -11,8 +11,9 @@ from typing import Literal
 from agent.clock import RandomIds
 from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_engine import ContextEngine
-from agent.ports import Clock, Compactor, IdSource, SessionStore
+from agent.ports import Clock, Compactor, IdSource
 from agent.sessions import LoadedSession
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.mail import InboxItem, OutboxDraft
-from agent.ports import Clock, Mailbox, SessionStore
+from agent.ports import Clock
 from agent.sessions import InterruptedTurn
+from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.dispatch import Dispatch

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Literal
 
 from agent.messages import Keep, ToolSchema, clean_text
-from agent.ports import SessionStore
 from agent.sessions import LoadedSession, SessionPrefix, SplitRequest, TurnTicket
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

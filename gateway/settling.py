@@ -11,8 +11,9 @@ from agent.errors import SessionEnded, StoreError
 from agent.loop import TurnResult
 from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.messages import without_thinking
-from agent.ports import Clock, Mailbox, SessionStore, Usage, entry_of
+from agent.ports import Clock, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
+from agent.store_ports import Mailbox, SessionStore
 from gateway.delivery.outbox import Delivery
 from gateway.storing import GaveUp, until_stored
 from gateway.tasks import StopSignal

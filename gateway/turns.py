@@ -11,7 +11,7 @@ from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
-from agent.ports import Clock, Compactor, Mailbox, SessionStore, ToolContext, TurnObserver
+from agent.ports import Clock, Compactor, ToolContext, TurnObserver
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -20,6 +20,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
+from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.compactors import CompactorCache

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from agent.errors import StoreError
-from agent.ports import Clock, Store
+from agent.ports import Clock
+from agent.store_ports import Store
 
 log = logging.getLogger(__name__)
 

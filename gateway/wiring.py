@@ -32,11 +32,12 @@ from agent.llm.retry import RetryingModel
 from agent.loop import LoopSettings, TurnLoop
 from agent.mail import Address
 from agent.model_metadata import Triggers, estimate_prefix_tokens, triggers_for
-from agent.ports import Clock, Compactor, IdSource, LanguageModel, Store
+from agent.ports import Clock, Compactor, IdSource, LanguageModel
 from agent.prices import price_table
 from agent.prompt import system_prompt
 from agent.prompt_caching import TTL_SECONDS, cache_marks, ttl_for
 from agent.sessions import SessionPrefix, session_key
+from agent.store_ports import Store
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry

@@ -33,7 +33,7 @@ from agent.mail import (
 )
 from agent.messages import Draft, Keep, Message, Row
 from agent.model_metadata import estimate_message_tokens
-from agent.ports import Appended, Clock, IdSource, Usage
+from agent.ports import Clock, IdSource, Usage
 from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
@@ -54,6 +54,7 @@ from agent.sessions import (
     TurnTicket,
     UsageAnchor,
 )
+from agent.store_ports import Appended
 from storage.codec import clean
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
@@ -80,7 +81,7 @@ class _Lease:
 
 
 class MemoryStore:
-    """`agent.ports.Store` that is gone when the process is."""
+    """`agent.store_ports.Store` that is gone when the process is."""
 
     def __init__(
         self,

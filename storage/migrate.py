@@ -123,7 +123,7 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def identity(db: sqlite3.Connection) -> str:
-    """Of this database (`agent.ports.Store.identity`): when it was made, to the microsecond."""
+    """`agent.store_ports.Store.identity`: when this database was made, to the microsecond."""
     (made_at,) = db.execute(
         "SELECT applied_at FROM schema_migrations ORDER BY version LIMIT 1"
     ).fetchone()

@@ -27,7 +27,7 @@ from agent.mail import (
     SendState,
 )
 from agent.messages import Draft, Row
-from agent.ports import Appended, Usage
+from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
@@ -48,6 +48,7 @@ from agent.sessions import (
     TurnTicket,
 )
 from agent.simulation.recording import RowSize
+from agent.store_ports import Appended
 from storage import changes, exchange, ledger, lineages, mailbox, search, sessions, sizes, turns
 from storage import prepared as shelf
 from storage.database import Transaction
@@ -86,7 +87,7 @@ class Writing(Protocol):
 
 
 class SqlArchive:
-    """`agent.ports.Archive` over read-only connections."""
+    """`agent.store_ports.Archive` over read-only connections."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -146,7 +147,7 @@ class SqlArchive:
 
 
 class SqlStore(SqlArchive):
-    """`agent.ports.Store`: writes through the one writer, reads beside it."""
+    """`agent.store_ports.Store`: writes through the one writer, reads beside it."""
 
     def __init__(
         self, writing: Writing, reading: Reading, archive: Reading, *, set_aside_notice: str

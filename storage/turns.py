@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from agent.errors import SessionEnded, StaleTurn
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Row, tool_call_ids
-from agent.ports import Appended, Usage
+from agent.ports import Usage
 from agent.sessions import (
     Conversation,
     InterruptedTurn,
@@ -20,6 +20,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
+from agent.store_ports import Appended
 from storage import changes, ledger, mailbox, rows, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint

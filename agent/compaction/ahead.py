@@ -16,9 +16,10 @@ from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
 from agent.messages import Entry, Keep, Message, Row, newest_real_user, to_engine
 from agent.native_block import compaction_block
-from agent.ports import Clock, IdSource, SessionStore
+from agent.ports import Clock, IdSource
 from agent.prepared import Prepared
 from agent.sessions import LoadedSession, Session
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

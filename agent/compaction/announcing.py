@@ -6,8 +6,8 @@ import logging
 
 from agent.compaction.running import EngineRunner
 from agent.errors import StoreError
-from agent.ports import SessionStore
 from agent.sessions import Session
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from agent.compaction.running import EngineRunner, Order, Run
 from agent.errors import StoreError
 from agent.messages import Entry
 from agent.model_metadata import Measurement
-from agent.ports import Clock, CompactionOutcome, CompactionResult, IdSource, SessionStore
+from agent.ports import Clock, CompactionOutcome, CompactionResult, IdSource
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -28,6 +28,7 @@ from agent.sessions import (
     Session,
     SplitRequest,
 )
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

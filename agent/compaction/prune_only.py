@@ -11,8 +11,9 @@ from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order
 from agent.errors import EngineError
 from agent.messages import Keep, Row
-from agent.ports import CompactionResult, SessionStore
+from agent.ports import CompactionResult
 from agent.sessions import RewriteRequest
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

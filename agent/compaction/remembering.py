@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 
 from agent.compaction.row_sums import RowSums
 from agent.model_metadata import IMAGE_TOKENS, Measurement, estimate_prefix_tokens, measure
-from agent.ports import SessionStore
 from agent.sessions import CompressionState, LoadedSession, SessionPrefix
+from agent.store_ports import SessionStore
 
 MAX_STATES = 4
 

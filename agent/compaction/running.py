@@ -19,13 +19,7 @@ from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
 from agent.errors import EngineError
 from agent.messages import to_engine
 from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
-from agent.ports import (
-    Clock,
-    CompactionOutcome,
-    CompactionResult,
-    CompactionTrigger,
-    SideModel,
-)
+from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger, SideModel
 from agent.sessions import CompressionState, LoadedSession, Session
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from agent.ports import (
     CompactionResult,
     CompactionTrigger,
     IdSource,
-    SessionStore,
     SideModel,
     Usage,
 )
 from agent.sessions import CompressionState, LoadedSession, Session
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,9 @@ from typing import Any
 from agent.errors import ToolError
 from agent.messages import Message, Row, ToolSchema, text_of
 from agent.model_metadata import estimate_tokens_rough
-from agent.ports import Archive, ToolContext, ToolResult
+from agent.ports import ToolContext, ToolResult
 from agent.sessions import Hit, SearchScope
+from agent.store_ports import Archive
 
 MAX_QUERIES = 5
 MAX_LIMIT = 20

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agent.errors import PosthouseError
-from agent.ports import Archive
 from agent.sessions import SessionInfo
+from agent.store_ports import Archive
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
 from gateway.config.environment import Home, Secrets, environment

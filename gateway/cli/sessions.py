@@ -14,10 +14,10 @@ from agent.compaction.report import last_compression
 from agent.composition import fill
 from agent.errors import ConfigError, PosthouseError, SessionNotFound
 from agent.ledger import LedgerScope
-from agent.ports import Archive
 from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from agent.spending import bill_of
+from agent.store_ports import Archive
 from gateway.cli import exits, session_view
 from gateway.cli.output import out, plain, table, when
 from gateway.cli.session_view import SessionView

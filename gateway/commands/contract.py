@@ -11,9 +11,9 @@ from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
 from agent.mail import InboxRecord, OutboxItem
 from agent.model_metadata import Triggers
-from agent.ports import Archive, SessionStore
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
+from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
 from gateway.compactors import CompactorCache

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from agent.errors import StoreUnavailable
 from agent.mail import OutboxItem, OutboxPart, PartDraft, SendState
-from agent.ports import Clock, Mailbox
+from agent.ports import Clock
+from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.delivery.late import late_note
 from gateway.platforms.contract import (

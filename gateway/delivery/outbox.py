@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from agent.mail import Address, OutboxItem, OutboxPart
-from agent.ports import Clock, Mailbox
+from agent.ports import Clock
+from agent.store_ports import Mailbox
 from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
 from gateway.platforms.contract import Platform, SendFlood
 from gateway.tasks import TaskOwner

@@ -12,7 +12,8 @@ from typing import Protocol
 from agent.mail import Cursor, InboxItem, InboxRecord, OutboxDraft, OutboxItem
 from agent.messages import is_blank
 from agent.model_metadata import estimate_tokens_rough
-from agent.ports import Clock, Mailbox
+from agent.ports import Clock
+from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.intake.access import AccessRules, decide
 from gateway.intake.commands import Command, parse_command

@@ -47,7 +47,7 @@ _ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant'
 
 
 def search(db: sqlite3.Connection, query: str, scope: SearchScope, limit: int) -> list[Hit]:
-    """`agent.ports.Archive.search`."""
+    """`agent.store_ports.Archive.search`."""
     question = read_question(clean(query))
     if limit <= 0 or not question.text:
         return []

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from agent.mail import Cursor, InboxRecord, OutboxItem, OutboxPart, PartDraft, Receipt, SendState
 from agent.messages import Draft
-from agent.ports import Appended, Store
 from agent.sessions import (
     ChangeResult,
     InterruptedTurn,
@@ -29,6 +28,7 @@ from agent.sessions import (
     TurnOpening,
     TurnTicket,
 )
+from agent.store_ports import Appended, Store
 from storage import faultpoint
 
 POINTS: Final = (

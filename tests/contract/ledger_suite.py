@@ -8,7 +8,8 @@ import pytest
 
 from agent.errors import StaleTurn
 from agent.ledger import LedgerLine, LedgerScope, Purpose, RequestEntry
-from agent.ports import Store, Usage
+from agent.ports import Usage
+from agent.store_ports import Store
 from tests.contract.lineage_suite import compress, compress_in_place
 from tests.contract.store_suite import KEY, OWNER, PREFIX, begin, said, talk
 from tests.fakes.clock import FakeClock

@@ -12,7 +12,7 @@ from agent.errors import SessionEnded, SessionNotFound, StaleTurn
 from agent.lineages import Answering, UncompressRequest, Undone
 from agent.mail import OutboxDraft
 from agent.messages import Draft, Keep, Row, orphan_results, unanswered_calls
-from agent.ports import Store, Usage
+from agent.ports import Usage
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -23,6 +23,7 @@ from agent.sessions import (
     TurnOpening,
     session_key,
 )
+from agent.store_ports import Store
 from tests.contract.store_suite import (
     CHAT,
     KEY,

@@ -9,9 +9,10 @@ import pytest
 
 from agent.errors import SessionNotFound
 from agent.messages import Draft, Keep
-from agent.ports import Store, Usage
+from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import LoadedSession
+from agent.store_ports import Store
 from tests.contract.lineage_suite import refreeze, uncompress_of
 from tests.contract.store_suite import (
     KEY,

@@ -1,4 +1,4 @@
-"""Owns the contract of `agent.ports.Store` as tests; a subclass gives the ``store`` fixture."""
+"""Owns the contract of `agent.store_ports.Store`; a subclass gives the ``store`` fixture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent.messages import (
     orphan_results,
     unanswered_calls,
 )
-from agent.ports import Store, Usage
+from agent.ports import Usage
 from agent.sessions import (
     CompressionState,
     LoadedSession,
@@ -32,6 +32,7 @@ from agent.sessions import (
     UsageAnchor,
     session_key,
 )
+from agent.store_ports import Store
 from tests.fakes.clock import FakeClock
 
 KEY = session_key("telegram", "7", "111", None, "222")

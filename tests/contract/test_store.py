@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ports import Store
+from agent.store_ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.contract.ledger_suite import LedgerContract

@@ -13,8 +13,9 @@ from agent.llm.validator import validate
 from agent.llm.wire import build_body
 from agent.loop import LoopSettings, TurnLoop
 from agent.messages import Message, Row, ToolSchema, wire_message
-from agent.ports import ModelRequest, Store, ToolContext, ToolResult
+from agent.ports import ModelRequest, ToolContext, ToolResult
 from agent.sessions import LoadedSession
+from agent.store_ports import Store
 from agent.tools.registry import ToolRegistry
 from gateway.hygiene import HygieneNet
 from storage.memory import MemoryStore

@@ -27,8 +27,9 @@ from agent.messages import (
     unanswered_calls,
     wire_message,
 )
-from agent.ports import ModelRequest, Store
+from agent.ports import ModelRequest
 from agent.sessions import LoadedSession, SessionPrefix, TurnOpening, TurnTicket
+from agent.store_ports import Store
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.side_model import Answer, Asked, ScriptedSideModel

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from agent.messages import Draft, Message, Row, public, text_of
 from agent.model_metadata import estimate_messages_tokens_rough
-from agent.ports import Store
 from agent.sessions import LoadedSession, SearchScope, SessionPrefix, TurnOpening, TurnTicket
+from agent.store_ports import Store
 
 KEY = "test-key"
 OWNER = "test:1"

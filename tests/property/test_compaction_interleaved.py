@@ -30,8 +30,9 @@ from agent.llm.validator import validate
 from agent.llm.wire import build_body
 from agent.messages import Draft, Message, pairs_are_whole, wire_message
 from agent.model_metadata import estimate_prefix_tokens
-from agent.ports import ModelRequest, Store, Usage
+from agent.ports import ModelRequest, Usage
 from agent.sessions import LoadedSession, SessionPrefix, TurnOpening, TurnTicket
+from agent.store_ports import Store
 from storage import faultpoint
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds

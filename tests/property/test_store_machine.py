@@ -26,7 +26,7 @@ from agent.ledger import LedgerScope, Purpose, RequestEntry
 from agent.lineages import Answering, UncompressRequest
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
 from agent.messages import Draft, Entry, Keep, orphan_results, unanswered_calls
-from agent.ports import Store, Usage
+from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import (
     ChangeResult,
@@ -40,6 +40,7 @@ from agent.sessions import (
     TurnTicket,
     session_key,
 )
+from agent.store_ports import Store
 from storage import faultpoint
 from storage.memory import MemoryStore
 from storage.sqlite import open_store

@@ -44,8 +44,9 @@ from agent.daemon_threads import DaemonThreads
 from agent.errors import ModelError
 from agent.messages import Draft, Row
 from agent.model_metadata import estimate_message_tokens, estimate_tokens_rough
-from agent.ports import Clock, SessionStore, SideModel
+from agent.ports import Clock, SideModel
 from agent.sessions import CompressionState, LoadedSession, RewriteRequest
+from agent.store_ports import SessionStore
 
 log = logging.getLogger(__name__)
 

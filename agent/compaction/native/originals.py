@@ -19,15 +19,15 @@ class Past(Protocol):
     """What is read of the store."""
 
     async def session(self, session_id: str) -> Session:
-        """As `agent.ports.SessionStore.session`."""
+        """As `agent.store_ports.SessionStore.session`."""
         ...
 
     async def active_rows(self, session_id: str) -> list[Row]:
-        """As `agent.ports.Archive.active_rows`."""
+        """As `agent.store_ports.Archive.active_rows`."""
         ...
 
     async def all_rows(self, session_id: str) -> list[Row]:
-        """As `agent.ports.Archive.all_rows`."""
+        """As `agent.store_ports.Archive.all_rows`."""
         ...
 
     async def uncompressed(self, session_id: str) -> tuple[Row, ...]:

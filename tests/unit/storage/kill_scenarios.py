@@ -20,8 +20,9 @@ from agent.ledger import RequestEntry
 from agent.lineages import Answering
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Draft, Keep
-from agent.ports import Store, Usage
+from agent.ports import Usage
 from agent.sessions import TurnOpening
+from agent.store_ports import Store
 from storage import faultpoint
 from storage.sqlite import open_store
 from storage.store import SqlStore
