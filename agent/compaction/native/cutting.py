@@ -16,7 +16,7 @@ from agent.compaction.boundary import TAIL_SLACK
 from agent.compaction.phases import FIT_RATIO, IDENTIFIER_TOKENS, VERBATIM_RATIO
 from agent.compaction.policy import MAX_BIAS
 from agent.history import has_thinking
-from agent.messages import Row, is_real_user
+from agent.messages import Row
 from agent.model_metadata import Measurement, Triggers
 
 MIN_COVERED_RATIO = 0.10
@@ -80,7 +80,7 @@ def plan_native(
         now: Unix seconds.
     """
     newest = next(
-        (i for i in range(len(rows) - 1, -1, -1) if is_real_user(rows[i].message, rows[i].kind)),
+        (i for i in range(len(rows) - 1, -1, -1) if _said_by_person(rows[i])),
         None,
     )
     before = list(accumulate((row.tokens for row in rows), initial=0))
@@ -108,12 +108,17 @@ def plan_native(
         (
             i
             for i in reversed(candidates)
-            if i < cut and is_real_user(rows[i - 1].message, rows[i - 1].kind) and plan.covered(i)
+            if i < cut and _said_by_person(rows[i - 1]) and plan.covered(i)
         ),
         None,
     )
     cuts = (cut,) if earlier is None else (cut, earlier)
     return NativePlan(rows, cuts, newest, triggers, now)
+
+
+def _said_by_person(row: Row) -> bool:
+    """What the store knows decides, not how the words begin."""
+    return row.kind is None and row.message["role"] == "user"
 
 
 def keepsake_ceiling(triggers: Triggers) -> int:
