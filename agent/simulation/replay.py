@@ -437,12 +437,13 @@ class _Replay:
             self._next_row_id, _DIGEST, _DIGEST_FRAME_TOKENS + bought.body_tokens, kind="micro"
         )
         self._next_row_id += 1
-        first = next((i for i, row in enumerate(rows) if row.kind == "micro"), exchange.start)
-        head = [row for row in rows[: exchange.start] if row.kind != "micro"]
-        rest = [row for row in rows[exchange.stop :] if row.kind != "micro"]
-        self._rows = [*head, marker, *rest]
-        self._tokens = self._fixed_tokens + sum(row.tokens for row in self._rows)
-        self._cache.changed_from(min(first, exchange.start))
+        older = [i for i, row in enumerate(rows) if row.kind == "micro"]
+        self._tokens += marker.tokens - sum(rows[i].tokens for i in {*older, *exchange})
+        spliced = rows[: exchange.start], [marker], rows[exchange.stop :]
+        self._rows = [
+            row for part in spliced for row in part if row is marker or row.kind != "micro"
+        ]
+        self._cache.changed_from(min([*older[:1], exchange.start]))
         self._digest_tokens = bought.body_tokens
         self._digest = None
         self._passes += 1
