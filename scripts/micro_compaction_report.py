@@ -34,7 +34,10 @@ NO_LOG = (
     "  journalctl -u posthouse -o cat | python scripts/micro_compaction_report.py\n"
     "or name the files that hold them."
 )
-NOTHING = "no telemetry of micro-compaction in there: is compression.micro_compact on?"
+NOTHING = (
+    "no telemetry of micro-compaction in there: "
+    "is compression.micro_compact on, and logging.level INFO?"
+)
 
 
 @dataclass(slots=True)
