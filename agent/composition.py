@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from agent.messages import THINKING_TYPES, Message, Row, wire_message
 from agent.model_metadata import (
@@ -33,17 +33,7 @@ PartName = Literal[
     "pictures",
     "thinking",
 ]
-PARTS: tuple[PartName, ...] = (
-    "system",
-    "tools",
-    "summary",
-    "user",
-    "assistant",
-    "tool_calls",
-    "tool_results",
-    "pictures",
-    "thinking",
-)
+PARTS: tuple[PartName, ...] = get_args(PartName)
 """In the order in which they are shown. ``summary``: the batch summary, the micro marker and the
 notes of compactions; ``user`` and ``assistant``: their texts."""
 

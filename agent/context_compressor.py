@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
@@ -219,13 +219,7 @@ class ContextCompressor(ContextEngine):
         self.context_length = context_length
         rules = self._rules
         if self.model_thresholds is not None:
-            rules = TriggerRules(
-                threshold=rules.threshold,
-                max_threshold_tokens=rules.max_threshold_tokens,
-                small_window_floor=rules.small_window_floor,
-                model_thresholds=self.model_thresholds,
-                target_ratio=rules.target_ratio,
-            )
+            rules = replace(rules, model_thresholds=self.model_thresholds)
         self._triggers = triggers_for(
             context_length,
             rules,

@@ -78,7 +78,8 @@ class Committer:
         self._in_place = in_place
         self._lease_ttl_seconds = lease_ttl_seconds
         self._unstored: Finished | None = None
-        """Paid for and not stored: it outlived its turn, and the next one had begun already."""
+        """Paid for and not stored: it outlived its turn, and the next one had begun already; or the
+        store could not take it."""
 
     async def carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
         """Under the conversation's lease, in the task of ``job``."""
@@ -89,10 +90,17 @@ class Committer:
         try:
             result = await self._under_lease(order, job, notify, holder)
         except Exception:
-            await self._store.release_lease(conversation_id, holder)
+            await self._release(conversation_id, holder)
             raise  # cancelled: the loop is ending, and the next start voids every lease
-        await self._store.release_lease(conversation_id, holder)
+        await self._release(conversation_id, holder)
         return result
+
+    async def _release(self, conversation_id: str, holder: str) -> None:
+        """Whatever came of the compression stands: a lease also ends by itself."""
+        try:
+            await self._store.release_lease(conversation_id, holder)
+        except StoreError:
+            log.warning("lease not released", exc_info=True)
 
     async def _under_lease(
         self, order: Order, job: Job, notify: Notify | None, holder: str

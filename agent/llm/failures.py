@@ -306,8 +306,11 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def without_secret(text: str, key: str | None) -> str:
-    """The text without anything that looks like a key, and without any piece of this one."""
-    text = _SECRET.sub("[key]", text)
+    """The beginning of a refusal, as much as is read, without anything that looks like a key.
+
+    Nor with any piece of this ``key``, except one at the cut that is too short to be told.
+    """
+    text = _SECRET.sub("[key]", text[:MAX_READ_CHARS])
     if key:
         text = text.replace(key, "[key]")
         for at in range(len(key) - _KEY_PIECE_CHARS + 1):

@@ -191,6 +191,21 @@ async def test_what_the_store_could_not_take_is_not_paid_for_again(
     assert len(bench.model.asked) == 3
 
 
+async def test_a_lease_that_can_not_be_released_takes_nothing_back(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(clock, ModelTimeout("late"))
+    loaded = await bench.talk(12)
+
+    async def full(*_: object) -> None:
+        raise StoreUnavailable("disk full")
+
+    monkeypatch.setattr(bench.store, "release_lease", full)
+    result = await bench.compactor.compact(loaded, "loop")
+    assert result.outcome == "aborted"
+    assert "did not answer in time" in result.reason
+
+
 async def test_a_new_conversation_gets_nothing_of_the_old_one(clock: FakeClock) -> None:
     slow = Slow()
     bench = Bench(clock, slow)

@@ -22,7 +22,14 @@ from agent.errors import (
     RequestTooLarge,
     ThinkingMismatch,
 )
-from agent.llm.failures import MAX_TEXT_CHARS, Refusal, classify, retry_after, without_secret
+from agent.llm.failures import (
+    MAX_READ_CHARS,
+    MAX_TEXT_CHARS,
+    Refusal,
+    classify,
+    retry_after,
+    without_secret,
+)
 
 
 def refused(text: str, status: int = 400, kind: str = "invalid_request_error") -> ModelError:
@@ -379,3 +386,11 @@ def test_no_piece_of_a_key_stays() -> None:
         assert not any(key[i : i + 8] in without_secret(text, key) for i in range(len(key) - 7))
         assert "Bearer a" not in without_secret(text, None)
     assert without_secret("task-force is fine", None) == "task-force is fine"
+
+
+def test_of_a_huge_refusal_only_the_beginning_is_looked_at() -> None:
+    key = "sk-ant-" + "abcdefgh" * 12
+    for before in range(MAX_READ_CHARS - len(key) - 1, MAX_READ_CHARS + 1):
+        told = without_secret("." * before + key + "x" * 1_000_000, key)
+        assert len(told) <= MAX_READ_CHARS + len("[key]")
+        assert "abcdefgh" not in told
