@@ -80,6 +80,8 @@ class Asker:
         self._counted = False
         self._thinking_stripped = False
         self._compaction_failed = False
+        self._compacted = 0
+        """Compressions that this turn had made; what was ready before it is none of them."""
         self._shown = False
         self.calls = 0
         """Answers got so far."""
@@ -140,7 +142,7 @@ class Asker:
 
     async def compact_if_due(self, trigger: CompactionTrigger) -> None:
         """Compress before the next call, if it is time; a failure is no obstacle to asking."""
-        if self._compaction_failed or self.compactions >= MAX_COMPACTIONS:
+        if self._compaction_failed or self._compacted >= MAX_COMPACTIONS:
             return
         decision = self._compactor.due(self._history.loaded)
         if self._is_borderline(decision):
@@ -155,7 +157,7 @@ class Asker:
     async def make_room(self) -> bool:
         """The model stopped because the window is full: compress. False: it did not help."""
         self.take_back()
-        if self.compactions >= MAX_COMPACTIONS:
+        if self._compacted >= MAX_COMPACTIONS:
             return False
         return await self._compact("overflow", proven=True)
 
@@ -176,7 +178,7 @@ class Asker:
             limit_tokens = error.limit_tokens
         if limit_tokens is not None:
             self._compactor.note_limit(limit_tokens)
-        if self.compactions >= MAX_COMPACTIONS or not await self._compact("overflow", proven=True):
+        if self._compacted >= MAX_COMPACTIONS or not await self._compact("overflow", proven=True):
             raise error
 
     async def _lower_budget(self, error: OutputLimitTooHigh) -> None:
@@ -254,6 +256,7 @@ class Asker:
         if (before.id, before.revision) == (after.id, after.revision):
             return False
         self.compactions += 1
+        self._compacted += not result.prepared
         return True
 
     def _is_borderline(self, decision: CompactionDecision) -> bool:

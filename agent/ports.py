@@ -320,6 +320,8 @@ class CompactionResult:
     tokens_after: int = 0
     """An estimate; the size is only known at the next usage."""
     reason: str = ""
+    prepared: bool = False
+    """It was made ahead of time: it counts against no limit on what one turn may ask for."""
 
 
 class Compactor(Protocol):

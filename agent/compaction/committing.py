@@ -248,7 +248,13 @@ class Committer:
             tokens_after=finished.tokens + later,
         )
         await self._announcer.at(current.session)
-        return CompactionResult("compressed", current, order.size.tokens, finished.tokens + later)
+        return CompactionResult(
+            "compressed",
+            current,
+            order.size.tokens,
+            finished.tokens + later,
+            prepared=finished.prepared_at is not None,
+        )
 
     async def _store_it(self, finished: Finished, holder: str) -> ChangeResult:
         base, session = finished.base, finished.base.session

@@ -232,7 +232,7 @@ class SessionCompactor:
             lambda job: self._carry_out(order, job, notify), name="compression"
         )
         result = await job.wait()
-        if result.outcome == "compressed" and not order.force:
+        if result.outcome == "compressed" and not order.force and not result.prepared:
             turn, count = _turn_of(loaded), 1
             if self._turn_count[0] == turn:
                 count += self._turn_count[1]

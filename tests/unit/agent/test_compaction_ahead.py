@@ -12,7 +12,7 @@ import pytest
 
 from agent.compaction.ahead import MAX_CALLS_AN_HOUR, PREPARING
 from agent.compaction.policy import held_text
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.session import MAX_PER_TURN, CompactionSettings, SessionCompactor
 from agent.errors import ModelAuthError, ModelTimeout
 from agent.lineages import UncompressRequest
 from agent.messages import Draft, Keep
@@ -124,6 +124,22 @@ async def test_what_was_noted_meanwhile_stays(clock: FakeClock) -> None:
     assert state.pressure_tier == 0.0  # armed again
     assert state.seen_row_id == loaded.last_row_id
     assert state.ahead_row_id == loaded.last_row_id
+
+
+async def test_it_is_none_of_the_three_that_one_turn_may_make(clock: FakeClock) -> None:
+    """It leaves more than one that is made at that moment, so the turn may need all of those."""
+    bench = Bench(clock)
+    await bench.compactor.prepare(await crowded(bench))
+    ticket = await bench.work_on(2, 5_000)
+    for made in range(1, MAX_PER_TURN + 3):
+        loaded = await bench.store.load(
+            (await bench.store.tip(ticket.session_id)).id, ticket=ticket
+        )
+        result = await bench.compactor.compact(loaded, "hygiene")
+        assert result.prepared == (made == 1)
+        assert (result.outcome == "compressed") == (made <= 1 + MAX_PER_TURN)
+        ticket = await bench.work_on(9, 3_000)
+    await bench.end_work()
 
 
 # --- when ---------------------------------------------------------------------------------------
