@@ -32,6 +32,7 @@ from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.rows import taken_back, unindex
 from storage.segment import indexable_text, segmented
+from storage.titles import taken_in
 
 _HANDED_ON = ("compression", "switch", "uncompress")
 NOBODY = 0
@@ -239,7 +240,7 @@ def _insert_session(
                 session.last_seq,
                 clean(session.source),
                 clean(session.model),
-                None if session.title is None else clean(session.title),
+                taken_in(session.title),
                 session.started_at,
                 session.ended_at,
                 session.end_reason,

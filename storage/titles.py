@@ -42,13 +42,28 @@ def clean_title(wanted: str | None) -> str | None:
     return None if is_blank(seen) else seen
 
 
+def taken_in(title: str | None) -> str | None:
+    """A name that another store gave, as far as this one could have given it.
+
+    What a continuation counts does not count against its length.
+    """
+    if title is None:
+        return None
+    base, number = _split_number(title)
+    kept = clean_title(base)
+    if kept is None or kept == base:
+        return None if kept is None else title
+    return kept if number == 1 else f"{kept} #{number}"
+
+
 def unique_title(title: str, taken: Iterable[str]) -> str:
     """This title, or ``name (2)`` and so on if one of the others has it, number or not."""
     bases = {_split_number(other)[0].casefold() for other in taken}
     base = _split_number(title)[0]
     if base.casefold() not in bases:
         return title
-    stem = re.sub(r"(?s)(.*\S) \(\d{1,3}\)", r"\1", base)
+    counted = re.fullmatch(r"(?s)(.*\S) \(\d{1,3}\)", base)
+    stem = counted[1] if counted else base
     for number in itertools.count(2):
         suffix = f" ({number})"
         candidate = _shortened(stem, TITLE_CHARS - len(suffix)) + suffix

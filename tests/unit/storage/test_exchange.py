@@ -21,6 +21,7 @@ from agent.sessions import CompressionState, SearchScope
 from storage.files import read_portables
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from storage.titles import unique_title
 from tests.contract.lineage_suite import compress, compress_in_place
 from tests.contract.store_suite import (
     KEY,
@@ -161,6 +162,37 @@ async def test_a_chain_that_is_not_whole_is_refused(stores: Stores) -> None:
     ):
         with pytest.raises(ImportRefused, match=says):
             await store.take_in([replace(chain, sessions=sessions)])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("trip #12", "trip #12"),
+        ("x" * 100 + " #3", "x" * 100 + " #3"),
+        ("x" * 200_000, "x" * 100),
+        ("x" * 200_000 + " #3", "x" * 100 + " #3"),
+        ("two\nlines \u202eand\x00 more", "two lines and more"),
+        ("\u200b", None),
+        ("", None),
+    ],
+)
+async def test_a_name_becomes_one_that_could_be_given_here(
+    stores: Stores, given: str, kept: str | None
+) -> None:
+    """Else its first branch would hold up the writer, and with it everybody, for minutes."""
+    store, _ = stores
+    chain = portable_chain()
+    tip = replace(chain.sessions[-1], title=given)
+    await store.take_in([replace(chain, sessions=(chain.sessions[0], tip))])
+
+    assert (await store.session("s_two")).title == kept
+    await store.resume(KEY, "c_one")
+    fork = await store.branch("s_two", KEY, OWNER)
+    assert (fork.title is None) == (kept is None)
+
+
+def test_a_huge_name_is_counted_in_one_pass() -> None:
+    assert unique_title("x" * 200_000, ["x" * 200_000]) == "x" * 96 + " (2)"
 
 
 async def test_a_branch_stands_on_its_own(stores: Stores) -> None:
