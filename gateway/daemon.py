@@ -94,7 +94,9 @@ class Daemon:
         self._tasks = TaskOwner(parts.clock)
         handlers = {"status": self._answer_status, "chat": self._serve_chat}
         if parts.take_in is not None:
-            handlers["import"] = ImportDesk(parts.home, parts.take_in).serve
+            desk = ImportDesk(parts.home, parts.take_in)
+            desk.tidy()
+            handlers["import"] = desk.serve
         self._control = ControlServer(parts.control_path, handlers)
         self._platforms_task: asyncio.Task[None] | None = None
         self.ready = False

@@ -24,6 +24,8 @@ CHUNK_BYTES = 1024 * 1024
 SILENCE_SECONDS = 60.0
 """A client that says nothing for so long is gone."""
 
+_PREFIX, _SUFFIX = ".import-", ".part"
+
 TakeIn = Callable[[Path, str | None], Awaitable[Sequence[TakenIn]]]
 """Reads a file and stores what it holds, for this owner or for those that it names."""
 
@@ -35,12 +37,17 @@ class ImportDesk:
         self._folder = folder
         self._take_in = take_in
 
+    def tidy(self) -> None:
+        """Take away what a daemon that was killed had set aside; the home is this process's own."""
+        for left in self._folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+            left.unlink(missing_ok=True)
+
     async def serve(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Answer one ``import``: ``{"taken": […]}`` or ``{"error": …}``."""
         owner = request.get("owner")
-        descriptor, name = tempfile.mkstemp(prefix="import-", dir=self._folder)
+        descriptor, name = tempfile.mkstemp(_SUFFIX, _PREFIX, self._folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 await _receive(reader, file)

@@ -10,7 +10,7 @@ from agent.exchange.records import Portable, PortableMessage, PortableSession
 from agent.messages import text_of
 
 _FENCES = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
-_HEADING = re.compile(r"^(#{1,6} )", re.MULTILINE)
+_HEADING = re.compile(r"^( {0,3})(#{1,6}[ \t])", re.MULTILINE)
 _NAMES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "system": "System"}
 _KINDS = {
     "summary": "Summary of what came before",
@@ -83,7 +83,7 @@ def _prose(text: str) -> str:
     """Markdown of the message's own, with headings that do not pass for ours."""
     if len(_FENCES.findall(text)) % 2:
         return _fenced(text)  # an open fence would swallow everything behind it
-    return _HEADING.sub(r"\\\1", text)
+    return _HEADING.sub(r"\1\\\2", text)
 
 
 def _fenced(text: str, language: str = "") -> str:

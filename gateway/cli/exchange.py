@@ -74,6 +74,9 @@ def _print(pieces: Iterable[str]) -> None:
 
 def write_file(path: Path, pieces: Iterable[str]) -> None:
     """Whole or not at all, and for its owner only: conversations are private."""
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        raise PosthouseError(f"{path} is there already, and no file")
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:

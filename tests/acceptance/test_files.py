@@ -56,7 +56,7 @@ async def test_a_conversation_moves_to_another_home(world: World, tmp_path: Path
 
     page = await run_command(world.home, "sessions", "export", session_id, "--format", "markdown")
     assert "remember the blue door" in page.stdout
-    assert not list(world.home.glob("import-*"))
+    assert not list(world.home.glob(".import-*"))
 
 
 async def test_what_can_not_be_taken_in_says_why(world: World, tmp_path: Path) -> None:

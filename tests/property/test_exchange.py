@@ -89,6 +89,12 @@ def test_markdown_is_made_of_anything_and_leaves_no_fence_open(
     assert len(headings) == 1
 
 
+def test_a_heading_of_somebody_is_none_of_ours() -> None:
+    said = PortableMessage(1, 1, True, False, 1.0, "user", "# a\n   ## b\n#\tc\n    # code\n#d")
+    pieces = write_markdown(Portable("c_1", "o", "k", 1.0, (portable_session("s_1", said),)))
+    assert "\\# a\n   \\## b\n\\#\tc\n    # code\n#d\n" in "".join(pieces)
+
+
 @given(_TEXT, st.dictionaries(st.integers(1, 99), st.integers(100, 999), max_size=5))
 def test_references_come_back_when_they_are_renamed_back(text: str, names: dict[int, int]) -> None:
     unique = {new: old for old, new in names.items()}

@@ -78,3 +78,13 @@ async def test_half_a_database_is_not_sent(tmp_path: Path) -> None:
     async with _listening(never) as socket:
         with path.open("rb") as file, pytest.raises(ImportRefused, match="not in the database yet"):
             await send_file(socket, file, None)
+
+
+def test_what_a_killed_daemon_had_set_aside_goes(tmp_path: Path) -> None:
+    async def take_in(arrived: Path, owner: str | None) -> Sequence[TakenIn]:
+        return []
+
+    for name in (".import-x1.part", "import-mine.jsonl"):
+        (tmp_path / name).touch()
+    ImportDesk(tmp_path, take_in).tidy()
+    assert [path.name for path in tmp_path.iterdir()] == ["import-mine.jsonl"]
