@@ -16,7 +16,6 @@ UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo
 NOT_COMPRESSED_YET = (
     "Nothing has been compressed in this conversation, so there is nothing to undo."
 )
-WINDOW_UNKNOWN = "I do not know the model's window yet. Please try again in a minute."
 MOVED_ON = "The conversation moved on in that moment, so I left it as it is. Please try again."
 NOTHING_TO_BRANCH = "There is nothing in this conversation yet that a copy could hold."
 NO_TITLE = "This conversation has no name yet. /title and a few words give it one."
