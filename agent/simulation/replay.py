@@ -394,7 +394,7 @@ class _Replay:
         if not due or self._prepared is not None or len(rows) < MIN_MESSAGES:
             return
         window = find_window(rows, cut_rules(self._setting, decayed=self._state.count > 0))
-        exchange = find_exchange(rows, find_cursor(rows, window), window)
+        exchange = find_exchange(rows, find_cursor(rows), window)
         if exchange is None:
             return
         if self._digest_tokens >= micro.defrag_threshold_tokens:
