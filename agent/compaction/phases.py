@@ -99,6 +99,8 @@ class Attempt:
     """A finished list with what is worth knowing about it."""
 
     messages: list[Message]
+    tokens: int
+    """Estimate of them."""
     mode: Mode
     summary: SummaryText | None = None
     """What the summary message was rendered from."""
@@ -273,8 +275,7 @@ def refusal(plan: Plan, attempt: Attempt) -> str:
     problem = problem_with(plan.messages, attempt.messages, plan.newest_user) or _lost(attempt)
     if problem:
         return problem
-    after = plan.size_of(attempt.messages)
-    if after >= plan.estimated_tokens:
+    if attempt.tokens >= plan.estimated_tokens:
         return "nothing could be made smaller"
     return ""
 
@@ -318,10 +319,11 @@ def _attempt(
     cost: Mapping[str, Any] | None = None,
     identifiers_complete: bool = True,
 ) -> Attempt:
+    tokens = plan.size_of(result)
     loss = Loss(
         mode=mode,
         tokens_before=plan.estimated_tokens,
-        tokens_after=plan.size_of(result),
+        tokens_after=tokens,
         rows_before=len(plan.messages),
         rows_after=len(result),
         pruned=pruned,
@@ -332,6 +334,7 @@ def _attempt(
     )
     return Attempt(
         messages=result,
+        tokens=tokens,
         mode=mode,
         summary=summary,
         covered=covered,
