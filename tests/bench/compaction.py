@@ -284,7 +284,7 @@ def _micro_check() -> list[Result]:
         loaded = _loaded(size, state="usage")
         if micro.plan(loaded, 100) is not None:  # the first look counts all of it, once
             raise RuntimeError("there is something to do")
-        checks[size] = lambda m=micro, at=loaded: timed(lambda: m.plan(at, 100), 500)  # type: ignore[misc]
+        checks[size] = lambda m=micro, at=loaded: timed(lambda: m.plan(at, 100), 3000)  # type: ignore[misc]
     times = [[checks[size]() for size in SIZES] for _ in range(9)]
     slope = exponent([(size, min(t[i] for t in times)) for i, size in enumerate(SIZES)])
     return [

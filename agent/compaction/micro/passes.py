@@ -201,22 +201,10 @@ class MicroCompactor:
         count = len(rows) + (coming_tokens is not None)
         if count < MIN_MESSAGES or not rows or session.ended_at is not None:
             return None
-        rules = self._rules(state)
-        basis = (session.id, session.revision, state.micro_skipped_row)
-        looked = self._looked
-        if not looked.holds_for(basis, rows):
-            cursor = find_cursor(rows, state.micro_skipped_row)
-            looked = _Looked(basis, cursor, rows=cursor)
-        new = rows[looked.rows :]
-        self._looked = looked = replace(
-            looked,
-            rows=len(rows),
-            last_row_id=rows[-1].id,
-            tokens=looked.tokens + sum(row.tokens for row in new),
-        )
-        if looked.tokens + (coming_tokens or 0) <= rules.tail_tokens:
+        looked = self._look(loaded, state.micro_skipped_row)
+        if looked.tokens + (coming_tokens or 0) <= self._engine.triggers.tail_tokens:
             return None  # all of it is in the tail
-        window = find_window(rows, rules, coming_tokens)
+        window = find_window(rows, self._rules(state), coming_tokens)
         exchange = find_exchange(rows, looked.cursor, window)
         if exchange is None:
             return None
@@ -225,6 +213,20 @@ class MicroCompactor:
         if too_long and not given_up(state, digest.last_row):
             return Plan(digest, looked.cursor, None, digest.last_row)
         return Plan(digest, looked.cursor, exchange, rows[exchange.start].root_id)
+
+    def _look(self, loaded: LoadedSession, skipped_row: int) -> _Looked:
+        """Where the cursor is and what lies behind it; only what is new is looked at."""
+        rows, session = loaded.rows, loaded.session
+        basis = (session.id, session.revision, skipped_row)
+        looked = self._looked
+        if not looked.holds_for(basis, rows):
+            cursor = find_cursor(rows, skipped_row)
+            looked = _Looked(basis, cursor, rows=cursor)
+        elif looked.rows == len(rows):
+            return looked
+        tokens = looked.tokens + sum(row.tokens for row in rows[looked.rows :])
+        self._looked = _Looked(basis, looked.cursor, len(rows), rows[-1].id, tokens)
+        return self._looked
 
     def _rules(self, state: CompressionState) -> CutRules:
         triggers = self._engine.triggers
