@@ -12,8 +12,12 @@ from xml.etree import ElementTree
 import pytest
 
 from agent.clock import RandomIds
+from agent.simulation.settings import Choice
 from agent.simulation.trace import read_trace
 from gateway.cli.main import main
+from gateway.cli.simulate import SIMULATED, choice_of
+from gateway.config.loading import all_paths
+from gateway.config.models import Config
 from storage.sqlite import open_store
 from tests.contract.lineage_suite import compress
 from tests.contract.store_suite import calling, result, said, talk
@@ -65,6 +69,11 @@ def test_figures_for_scripts(trace: Path, capsys: pytest.CaptureFixture[str]) ->
     assert names[:2] == ["defaults", "reference"]
     assert len(set(names)) == len(names) >= 8
     assert all(setting["usd"] > 0 for setting in found["settings"])
+
+
+def test_the_defaults_of_the_replay_are_the_configurations() -> None:
+    assert choice_of(Config()) == Choice()
+    assert set(SIMULATED) <= set(all_paths(Config))
 
 
 def test_own_keys_make_one_more_row(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,6 +176,25 @@ def test_the_usual_choices_differ_from_the_base_and_lie_below_the_last_net() -> 
         assert len(choices) >= 7
 
 
+def test_auto_is_an_hour_for_people_and_five_minutes_for_jobs() -> None:
+    trace, auto = chat(3), Choice(cache_ttl="auto")
+    assert setting_of("x", auto, trace, WINDOW).cache_ttl == "1h"
+    assert setting_of("x", auto, replace(trace, job=True), WINDOW).cache_ttl == "5m"
+    assert setting_of("x", auto, replace(trace, model="other"), WINDOW).cache_ttl is None
+
+
+def test_the_last_net_waits_for_what_is_being_made_and_again_if_that_does_not_fit() -> None:
+    long = (Event(1.0, "user", 300), Event(1.0, "text", 4000), Event(1.0, "user", 5000))
+    events = (*chat(17).events, *long, Event(1.0, "text", 10))
+    outcome = outcome_of(replace(chat(1), events=events))
+    (compression,) = outcome.compressions
+    assert compression.kind == "waited"
+    rest, whole = outcome.pauses_seconds
+    assert 1 < rest < 10
+    assert 1 < whole
+    assert outcome.wasted == 1
+
+
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
     """Any conversation, mad ones too."""
