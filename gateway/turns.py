@@ -309,7 +309,12 @@ class TurnRunner:
     async def _stop_unbegun(
         self, item: InboxItem, begin: Callable[[], Awaitable[TurnTicket | None]]
     ) -> Sequence[OutboxItem]:
-        """End a turn of which nobody knows whether it has begun: so that it is not resumed."""
+        """End a turn of which nobody knows whether it has begun: so that it is not resumed.
+
+        One that has not is not begun for that: a retry would take the last answer back for nothing.
+        """
+        if all(row.state == "new" for row in await self._mailbox.inbox_items([item.id])):
+            return await self._mailbox.answer_inbox([item.id])
         try:
             ticket = await begin()
             if ticket is not None:

@@ -302,6 +302,24 @@ async def test_a_retry_killed_at_any_moment_happens_once(rig: Rig, moment: str) 
     assert await rig.store.recover_turns() == []
 
 
+async def test_a_retry_that_was_stopped_before_it_began_takes_nothing_back(rig: Rig) -> None:
+    await say(rig, "one")
+    real, tried = rig.store.retry, asyncio.Event()
+
+    async def retry(opening: Any) -> Any:
+        if tried.is_set():
+            return await real(opening)
+        tried.set()
+        raise StoreUnavailable("disk full")
+
+    rig.store.retry = retry
+    await rig.intake.receive(inbound("/retry", message_id="r"))
+    await tried.wait()
+    assert await say(rig, "/stop") == texts.STOPPED
+    assert await words(rig) == ["one", "re: one"]
+    assert await rig.store.open_inbox() == []
+
+
 async def test_stop_hits_a_retry_and_it_can_be_retried(rig: Rig) -> None:
     await say(rig, "one")
     rig.hold("one", asyncio.Event())
