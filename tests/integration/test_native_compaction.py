@@ -207,8 +207,6 @@ async def test_a_cut_that_is_not_taken_moves_to_an_earlier_place_once(
 LOST = [
     "compaction_signature_invalid",
     "compaction_content_mismatch",
-    "compaction_tool_changes_mismatch",
-    "compaction_block_ambiguous",
     "compaction_block_misplaced",
 ]
 
