@@ -47,7 +47,7 @@ READER_PRAGMAS = (
     "PRAGMA query_only = ON",
 )
 
-_INDEX = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
+INDEX_TEXT = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
 # Taking out what is not in would spoil the index: it keeps no texts to compare with.
 _UNINDEX = (
     "INSERT INTO message_index (message_index, rowid, text) SELECT 'delete', ?1, ?2"
@@ -61,7 +61,7 @@ INDEX_SETTINGS = (
     "INSERT INTO message_index (message_index, rank) VALUES ('automerge', 0)",
     "INSERT INTO message_index (message_index, rank) VALUES ('crisismerge', 64)",
 )
-_MERGE = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
+MERGE_INDEX = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
 _MERGE_AFTER = 4
 """Texts; the merging of fewer is not worth a statement."""
 _MERGED_PAGES = 4
@@ -142,7 +142,7 @@ class Transaction:
 
         Gathered and written once per group: the index flushes itself at every savepoint.
         """
-        self._texts.append((_INDEX, row_id, text))
+        self._texts.append((INDEX_TEXT, row_id, text))
 
     def unindex(self, row_id: int, text: str) -> None:
         """Take this text (segmented, as it went in) out of the search index."""
@@ -342,7 +342,7 @@ class Writer:
                 connection.executemany(statement, [pair for _, *pair in of_one_kind])
             self._unmerged += len(texts)
             if self._unmerged >= _MERGE_AFTER:
-                connection.execute(_MERGE, (self._unmerged * _MERGED_PAGES,))
+                connection.execute(MERGE_INDEX, (self._unmerged * _MERGED_PAGES,))
                 self._unmerged = 0
             # The index writes itself out at a savepoint: its damage has to show before COMMIT.
             connection.execute("SAVEPOINT written_out")

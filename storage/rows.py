@@ -31,6 +31,8 @@ _COPY = (
     " wire_content, wire_is_json, tool_calls, tool_call_id, tool_name, ?, kind,"
     " coalesce(origin_id, id) FROM messages WHERE id = ?"
 )
+SEARCHED = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
+"""Of a row in ``FROM messages``: is it one that search looks at (`storage.segment`)?"""
 TAKEN_BACK = (
     "EXISTS (SELECT 1 FROM messages u CROSS JOIN sessions us ON us.id = u.session_id"
     " WHERE u.active = 0 AND u.compacted = 0"

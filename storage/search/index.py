@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from storage import rows
 from storage.codec import ROW_COLUMNS, decode_row
-from storage.database import INDEX_SETTINGS, Transaction
+from storage.database import INDEX_SETTINGS, INDEX_TEXT, MERGE_INDEX, Transaction
 from storage.faultpoint import faultpoint
 from storage.search.question import read_question
 from storage.segment import SEGMENTER, indexable_text, segmented
@@ -25,12 +25,10 @@ OWN_CHARS = 1_000
 """How much of a message it is looked for with; a question may have more."""
 MERGE_PAGES = 64
 """What one step of tidying may move, in pages of 4 KiB."""
-_INSERT = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
 _EMPTY = ((1, b""), (10, bytes(7)))
 """What the table of an FTS5 index without content holds: its averages and its structure."""
 _MISSING = "index_missing_upto"
 _BROKEN_WORD = re.compile(r"\w+\Z")
-_ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +106,14 @@ def rebuild_step(tx: Transaction) -> int:
     """
     missing = _missing(tx)
     found = tx.execute(
-        f"SELECT {ROW_COLUMNS} FROM messages WHERE id <= ? AND {_ORIGINAL}"
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE id <= ? AND {rows.SEARCHED}"
         f" AND NOT {rows.TAKEN_BACK} ORDER BY id DESC LIMIT {REBUILD_ROWS}",
         (missing,),
     ).fetchall()
     for row in map(decode_row, reversed(found)):
         text = indexable_text(row.message, row.kind, row.origin_id)
         if text is not None:
-            tx.execute(_INSERT, (row.id, segmented(text)))
+            tx.execute(INDEX_TEXT, (row.id, segmented(text)))
     left = found[-1][0] - 1 if len(found) == REBUILD_ROWS else 0
     if left:
         tx.execute("UPDATE facts SET value = ? WHERE name = ?", (str(left), _MISSING))
@@ -159,9 +157,7 @@ def maintain(tx: Transaction) -> bool:
 def _merge(tx: Transaction) -> bool:
     """Join some of the index's segments, so that no append has to."""
     before = _changes(tx)
-    tx.execute(
-        "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)", (MERGE_PAGES,)
-    )
+    tx.execute(MERGE_INDEX, (MERGE_PAGES,))
     # By its manual: fewer than two changes mean that there was nothing to join.
     return _changes(tx) - before >= 2
 

@@ -11,7 +11,7 @@ from typing import Any
 from agent.messages import Message
 from agent.sessions import Hit, SearchScope
 from storage.codec import clean
-from storage.rows import TAKEN_BACK
+from storage.rows import SEARCHED, TAKEN_BACK
 from storage.search import index
 from storage.search.question import Question, Term, read_question
 from storage.search.ranking import (
@@ -43,7 +43,6 @@ _SET_SHARE = 4
 so many times as large as what can match: then each match is asked for its session."""
 
 _COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
-_ORIGINAL = "origin_id IS NULL AND kind IS NULL AND role IN ('user', 'assistant', 'tool')"
 
 
 def search(db: sqlite3.Connection, query: str, scope: SearchScope, limit: int) -> list[Hit]:
@@ -155,7 +154,7 @@ def _by_scan(
     """Without the index: newest first, every one as good as the other."""
     patterns = [f"%{_escaped(term.needle)}%" for term in question.needles]
     one = "content LIKE ? ESCAPE '\\' OR tool_calls LIKE ? ESCAPE '\\'"
-    conditions = [_ORIGINAL, f"({' OR '.join([one] * len(patterns))})"]
+    conditions = [SEARCHED, f"({' OR '.join([one] * len(patterns))})"]
     parameters: list[Any] = [pattern for pattern in patterns for _ in range(2)]
     if reach.upto is not None:
         conditions.append("session_id IN (SELECT value FROM json_each(?))")
@@ -185,7 +184,7 @@ def read_candidates(
     ids = tuple(matches)
     marks = ", ".join("?" * len(ids))
     found = db.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE id IN ({marks}) AND {_ORIGINAL}"
+        f"SELECT {_COLUMNS} FROM messages WHERE id IN ({marks}) AND {SEARCHED}"
         f" AND NOT {TAKEN_BACK} ORDER BY id",
         ids,
     )
