@@ -39,6 +39,7 @@ MISSES: Mapping[str, str] = {
     "messages": "earlier messages had changed",
     "expired": "too long after the message before",
     "short": "too short to be kept there",
+    "native edit": "the provider had cleared old tool results",
     "provider": "the provider does not say why",
 }
 """Causes as the ledger counts them → words; one that is not here is shown as it is."""
