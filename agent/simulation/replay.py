@@ -11,9 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from agent.compaction.ahead import HOUR_SECONDS, LEVEL, MAX_CALLS_AN_HOUR, MIN_NEW_RATIO
-from agent.compaction.micro.condensing import MAX_INPUT_TOKENS, MAX_OUTPUT_TOKENS, TARGET_SHARE
 from agent.compaction.micro.progress import after_call
-from agent.compaction.micro.window import MIN_MESSAGES, find_cursor, find_exchange, find_window
 from agent.compaction.policy import (
     after_compression,
     after_nothing,
@@ -24,26 +22,22 @@ from agent.compaction.policy import (
 from agent.compaction.prune import MIN_RECLAIM_TOKENS
 from agent.compaction.session import MAX_PER_TURN
 from agent.messages import Row
-from agent.model_metadata import MESSAGE_TOKENS, Measurement
+from agent.model_metadata import Measurement
 from agent.prices import Price
 from agent.sessions import CompressionState
 from agent.simulation.cache import PrefixCache
+from agent.simulation.digesting import Digests
 from agent.simulation.outcome import Bill, Compression, CompressionKind, Outcome
-from agent.simulation.script import Script, Step, made_row, own_message
+from agent.simulation.script import Script, Step
 from agent.simulation.settings import Assumptions, Setting
 from agent.simulation.squeezing import (
     Scene,
     Squeezed,
     SummarySize,
-    cut_rules,
     pruned_results,
     squeeze,
 )
 
-_DIGEST_FRAME_TOKENS = MESSAGE_TOKENS + 45
-_DIGEST_ASKED_TOKENS = 500
-"""What a call for a digest says beside the conversation."""
-_DIGEST = own_message("micro", "assistant")
 _NET_MIN_ROWS = 4
 """The last net lets shorter lists be (`gateway.hygiene`)."""
 _SEEN = 1
@@ -66,16 +60,6 @@ class _Prepared:
     ready_at: float
     covered: int
     """How many rows it has seen."""
-
-
-@dataclass(slots=True)
-class _Digest:
-    """A digest that is paid for: it is stored once nobody is at work."""
-
-    exchange: range
-    """What it takes in; empty: it is the one so far, shortened."""
-    body_tokens: int
-    ready_at: float
 
 
 def replay(
@@ -121,9 +105,8 @@ class _Replay:
         self._ahead_calls: deque[float] = deque(maxlen=MAX_CALLS_AN_HOUR)
         self._new_since_ahead: int | None = None
         """Tokens, since a compression was made ahead; None: there was none."""
-        self._digest: _Digest | None = None
-        self._digest_tokens = 0
         self._bill = Bill()
+        self._digests = Digests(setting, assumed, self._bill)
         self._sizes, self._sent = array("q"), array("d")
         self._compressions: list[Compression] = []
         self._pauses: list[float] = []
@@ -253,7 +236,7 @@ class _Replay:
         self._cache.changed_from(first)
         self._rows = shorter
         self._tokens -= gained
-        self._digest = None
+        self._digests.list_changed(shorter)
         self._prune_at_tokens = self._tokens + max(gained, limit, MIN_RECLAIM_TOKENS)
         self._prunings += 1
 
@@ -310,10 +293,8 @@ class _Replay:
         if squeezed.mode == "summary":
             self._summary = squeezed.summary
             self._next_row_id += 2
-        self._digest = None
+        self._digests.list_changed(rows)
         self._prune_at_tokens = 0
-        if not any(row.kind == "micro" for row in rows):
-            self._digest_tokens = 0
         gained = self._said_since if self._state.count else None
         state = after_compression(self._state, self._now, mode=squeezed.mode)
         self._state = after_progress(
@@ -387,66 +368,30 @@ class _Replay:
     # --- micro-compaction -----------------------------------------------------------------------
 
     def _condense(self) -> None:
-        """One exchange goes into the digest, beside the conversation; nobody waits for it."""
-        micro = self._setting.micro
-        self._state, due = after_call(self._state, micro.every_n_turns)
-        rows = self._rows
-        if not due or self._prepared is not None or len(rows) < MIN_MESSAGES:
+        """Beside the conversation, unless a compression will take it all in."""
+        self._state, due = after_call(self._state, self._setting.micro.every_n_turns)
+        if not due or self._prepared is not None:
             return
-        window = find_window(rows, cut_rules(self._setting, decayed=self._state.count > 0))
-        exchange = find_exchange(rows, find_cursor(rows), window)
-        if exchange is None:
+        spliced = self._digests.pass_over(
+            self._rows,
+            self._now,
+            decayed=self._state.count > 0,
+            row_id=self._next_row_id,
+            rests_until=self._rests_until,
+        )
+        if spliced is None:
             return
-        if self._digest_tokens >= micro.defrag_threshold_tokens:
-            newest = max(i for i, row in enumerate(rows) if row.kind == "micro")
-            exchange = range(newest, newest)
-        bought = self._digest
-        if bought is None or bought.exchange != exchange:
-            bought = self._digest = self._bought(exchange)
-        if bought.ready_at <= self._now or self._rests_until(bought.ready_at):
-            self._splice(bought)
-
-    def _bought(self, exchange: range) -> _Digest:
-        limit = min(MAX_OUTPUT_TOKENS, self._setting.triggers.summary_ceiling_tokens)
-        if not exchange:
-            limit = min(limit, max(64, self._setting.micro.defrag_threshold_tokens))
-            read = _DIGEST_ASKED_TOKENS + self._digest_tokens
-            body = max(1, min(self._digest_tokens // 2, int(limit * TARGET_SHARE)))
-            return self._paid(exchange, read, body)
-        tokens = sum(self._rows[i].tokens for i in exchange)
-        asked = self._rows[exchange.start - 1].tokens if exchange.start else 0
-        grown = self._digest_tokens + max(40, int(self._assumed.digest_share * tokens))
-        body = max(1, min(grown, int(limit * TARGET_SHARE)))
-        read = _DIGEST_ASKED_TOKENS + self._digest_tokens + min(MAX_INPUT_TOKENS, asked + tokens)
-        return self._paid(exchange, read, body)
-
-    def _paid(self, exchange: range, read: int, body: int) -> _Digest:
-        self._bill.side_input += read
-        self._bill.side_output += body
-        return _Digest(exchange, body, self._now + self._assumed.seconds(read, body))
+        self._next_row_id += 1
+        self._rows = spliced.rows
+        self._tokens -= spliced.gained_tokens
+        self._cache.changed_from(spliced.changed_from)
+        self._passes += 1
 
     def _rests_until(self, moment: float) -> bool:
         """Does nobody say anything before that?"""
         at = self._at + 1
         steps = self._script.steps
         return at >= len(steps) or self._now + steps[at].gap_seconds > moment
-
-    def _splice(self, bought: _Digest) -> None:
-        rows, exchange = self._rows, bought.exchange
-        marker = made_row(
-            self._next_row_id, _DIGEST, _DIGEST_FRAME_TOKENS + bought.body_tokens, kind="micro"
-        )
-        self._next_row_id += 1
-        older = [i for i, row in enumerate(rows) if row.kind == "micro"]
-        self._tokens += marker.tokens - sum(rows[i].tokens for i in {*older, *exchange})
-        spliced = rows[: exchange.start], [marker], rows[exchange.stop :]
-        self._rows = [
-            row for part in spliced for row in part if row is marker or row.kind != "micro"
-        ]
-        self._cache.changed_from(min([*older[:1], exchange.start]))
-        self._digest_tokens = bought.body_tokens
-        self._digest = None
-        self._passes += 1
 
 
 def _blocks(row: Row) -> int:
