@@ -449,7 +449,7 @@ async def test_branch_goes_on_in_a_copy_and_back(rig: Rig) -> None:
     assert "Back in “plan”: 2 messages" in await say(rig, f"/resume {origin}")
     assert await words(rig) == ["one", "re: one"]
     shown = await say(rig, "/sessions")
-    assert "1. “plan (2)”: 2 messages, 3 minutes ago" in shown
+    assert "1. “plan (2)”: 4 messages, 3 minutes ago" in shown
     assert "2. “plan”: 2 messages, 6 minutes ago ← here" in shown
     await one_tip_each(rig)
 
