@@ -173,6 +173,7 @@ def take_in(tx: Transaction, portables: Sequence[Portable]) -> list[TakenIn]:
 
 def _check(portable: Portable) -> None:
     """What the store holds of every conversation."""
+    condensed = False
     for session, following in zip(portable.sessions, [*portable.sessions[1:], None], strict=True):
         handed_on = session.ended_at is not None and session.end_reason in _HANDED_ON
         if handed_on and following is None:
@@ -183,6 +184,10 @@ def _check(portable: Portable) -> None:
             )
         if following is not None and not following.messages:
             raise ImportRefused(f"the session {following.id} continues another, but is empty")
+        condensed = condensed or bool(session.replaced)
+        if session.end_reason == "uncompress" and not condensed:
+            raise ImportRefused(f"the session {session.id} undoes a compression that is missing")
+        condensed = condensed or session.end_reason == "compression"
 
 
 def _take_in(tx: Transaction, portable: Portable) -> TakenIn:

@@ -159,6 +159,7 @@ async def test_a_chain_that_is_not_whole_is_refused(stores: Stores) -> None:
         ((replace(first, ended_at=None), second), "has not ended"),
         ((first,), "one that is missing"),
         ((first, replace(second, messages=())), "is empty"),
+        ((replace(first, end_reason="uncompress"), second), "a compression that is missing"),
     ):
         with pytest.raises(ImportRefused, match=says):
             await store.take_in([replace(chain, sessions=sessions)])
