@@ -75,8 +75,7 @@ def read_hermes(path: Path) -> list[Portable]:
 
 def _uri(path: Path) -> str:
     """Reads only. A file that stands alone gets no log put beside it: nobody would take it away."""
-    beside = ("-wal", "-shm", "-journal")
-    alone = not any(path.with_name(path.name + end).exists() for end in beside)
+    alone = not any(other.name.startswith(f"{path.name}-") for other in path.parent.iterdir())
     return f"file:{quote(str(path))}?mode=ro" + ("&immutable=1" if alone else "")
 
 
