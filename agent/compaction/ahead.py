@@ -11,6 +11,7 @@ from typing import Literal, cast
 from agent import pressure
 from agent.compaction.assemble import problem_with
 from agent.compaction.detaching import Detachable
+from agent.compaction.leasing import leased
 from agent.compaction.policy import MAX_BIAS, in_words, verdict
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
@@ -142,17 +143,14 @@ class Ahead:
         return None
 
     async def _leased(self, loaded: LoadedSession) -> Preparation:
-        conversation_id = loaded.session.conversation_id
-        holder = self._ids.new("lease")
-        if not await self._store.acquire_lease(conversation_id, holder, self._lease_ttl_seconds):
-            return Preparation("not_now", "the conversation is being compressed already")
-        try:
-            done = await self._under_lease(loaded)
-        except Exception:
-            await self._store.release_lease(conversation_id, holder)
-            raise  # cancelled: the loop is ending, and the next start voids every lease
-        await self._store.release_lease(conversation_id, holder)
-        return done
+        done = await leased(
+            lambda _: self._under_lease(loaded),
+            self._store,
+            self._ids,
+            loaded.session.conversation_id,
+            self._lease_ttl_seconds,
+        )
+        return done or Preparation("not_now", "the conversation is being compressed already")
 
     async def _under_lease(self, loaded: LoadedSession) -> Preparation:
         kept = await self._store.prepared(loaded.session.id)
@@ -162,10 +160,12 @@ class Ahead:
                 self._kept = (kept.session_id, kept.revision)
                 return Preparation("not_needed", "it is prepared already")
             await self._discard(order, kept, "it would not fit any more")
-        if reason := self._over_budget(loaded):
-            return Preparation("not_now", reason)
+        # A turn may have noted something while the store was asked: that has to stay.
+        loaded = self._memory.current(loaded)
+        if (refused := self._over_budget(loaded)) is not None:
+            return refused
         # Before the call: whoever is killed in the middle of it does not pay for it once more.
-        before = order.state
+        before = loaded.session.compression
         newest = max(row.root_id for row in loaded.rows)
         marked = before.changed(ahead_row_id=max(newest, before.ahead_row_id))
         order = replace(order, loaded=await self._memory.store(loaded, marked))
@@ -186,17 +186,18 @@ class Ahead:
             image_tokens=self._memory.image_tokens(prefix),
         )
 
-    def _over_budget(self, loaded: LoadedSession) -> str:
-        """Why another summary would be one too many; "" if it is not."""
+    def _over_budget(self, loaded: LoadedSession) -> Preparation | None:
+        """Why another summary would be one too many; None if it is not."""
         seen = loaded.session.compression.ahead_row_id
         fresh = sum(row.tokens for row in loaded.rows if row.root_id > seen and row.kind is None)
         if seen and fresh < MIN_NEW_RATIO * self._threshold_tokens:
-            return "too little is new since the last one"
+            # Time does not change that: the next turn that ends is the next try.
+            return Preparation("not_needed", "too little is new since the last one")
         now = self._clock.monotonic()
         recent = [at for at in self._calls if now - at < HOUR_SECONDS]
         if len(recent) >= MAX_CALLS_AN_HOUR:
-            return f"{MAX_CALLS_AN_HOUR} were made within an hour"
-        return ""
+            return Preparation("not_now", f"{MAX_CALLS_AN_HOUR} were made within an hour")
+        return None
 
     async def _in_vain(self, order: Order, run: Run, marked_before: int) -> Preparation:
         """No summary: what is remembered counts in the lane too, and nobody is told."""

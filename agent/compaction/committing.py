@@ -13,6 +13,7 @@ from agent.compaction.adoption import Adopted
 from agent.compaction.ahead import Ahead, Taken
 from agent.compaction.announcing import Announcer
 from agent.compaction.detaching import Detachable
+from agent.compaction.leasing import leased
 from agent.compaction.policy import after_compression, after_progress, gained_since
 from agent.compaction.remembering import StateMemory
 from agent.compaction.running import EngineRunner, Order, Run
@@ -83,24 +84,14 @@ class Committer:
 
     async def carry_out(self, order: Order, job: Job, notify: Notify | None) -> CompactionResult:
         """Under the conversation's lease, in the task of ``job``."""
-        conversation_id = order.loaded.session.conversation_id
-        holder = self._ids.new("lease")
-        if not await self._store.acquire_lease(conversation_id, holder, self._lease_ttl_seconds):
-            return order.unchanged("aborted", "the conversation is being compressed already")
-        try:
-            result = await self._under_lease(order, job, notify, holder)
-        except Exception:
-            await self._release(conversation_id, holder)
-            raise  # cancelled: the loop is ending, and the next start voids every lease
-        await self._release(conversation_id, holder)
-        return result
-
-    async def _release(self, conversation_id: str, holder: str) -> None:
-        """Whatever came of the compression stands: a lease also ends by itself."""
-        try:
-            await self._store.release_lease(conversation_id, holder)
-        except StoreError:
-            log.warning("lease not released", exc_info=True)
+        result = await leased(
+            lambda holder: self._under_lease(order, job, notify, holder),
+            self._store,
+            self._ids,
+            order.loaded.session.conversation_id,
+            self._lease_ttl_seconds,
+        )
+        return result or order.unchanged("aborted", "the conversation is being compressed already")
 
     async def _under_lease(
         self, order: Order, job: Job, notify: Notify | None, holder: str

@@ -66,7 +66,8 @@ class PruneOnly:
         session = order.loaded.session
         after = max(0, order.size.tokens - reclaimed)
         runway = max(reclaimed, self._from_tokens, MIN_RECLAIM_TOKENS)
-        state = order.state.changed(prune_at_tokens=after + runway)
+        # Of the newest state: somebody may have noted something while the engine looked.
+        state = self._memory.state(order.loaded).changed(prune_at_tokens=after + runway)
         change = await self._store.rewrite(
             RewriteRequest(
                 session_id=session.id,
@@ -76,10 +77,11 @@ class PruneOnly:
                 compression=state,
             )
         )
+        if change.applied:
+            self._memory.adopt(session.id, state)
         current = await self._store.load(change.tip.id)
         if not change.applied:
             return CompactionResult("not_needed", current, reason="the conversation moved on")
-        self._memory.adopt(session.id, state)
         log.info(
             "tool results pruned",
             extra={
@@ -92,7 +94,9 @@ class PruneOnly:
 
     async def _wait(self, order: Order, reason: str) -> CompactionResult:
         """Nothing came of it: looking again makes sense when there is more to look at."""
-        state = order.state.changed(prune_at_tokens=order.size.tokens + MIN_RECLAIM_TOKENS)
+        state = self._memory.state(order.loaded).changed(
+            prune_at_tokens=order.size.tokens + MIN_RECLAIM_TOKENS
+        )
         loaded = await self._memory.store(order.loaded, state)
         return CompactionResult("not_needed", loaded, reason=reason)
 

@@ -13,7 +13,7 @@ import pytest
 from agent.compaction.ahead import MAX_CALLS_AN_HOUR, PREPARING
 from agent.compaction.policy import held_text
 from agent.compaction.session import MAX_PER_TURN, CompactionSettings, SessionCompactor
-from agent.errors import ModelAuthError, ModelTimeout
+from agent.errors import ModelAuthError, ModelTimeout, StoreUnavailable
 from agent.lineages import UncompressRequest
 from agent.messages import Draft, Keep
 from agent.model_metadata import estimate_prefix_tokens
@@ -124,6 +124,36 @@ async def test_what_was_noted_meanwhile_stays(clock: FakeClock) -> None:
     assert state.pressure_tier == 0.0  # armed again
     assert state.seen_row_id == loaded.last_row_id
     assert state.ahead_row_id == loaded.last_row_id
+
+
+async def test_what_is_noted_while_the_lease_is_taken_stays(clock: FakeClock) -> None:
+    """A turn beside it has its answer just then; the mark before the call takes nothing back."""
+    bench = Bench(clock)
+    loaded = await crowded(bench)
+    acquire = bench.store.acquire_lease
+
+    async def noted(*lease: Any) -> Any:
+        await bench.compactor.note_usage(loaded, Usage(9_700), notify=bench.notices.append)
+        return await acquire(*lease)
+
+    bench.store.acquire_lease = noted  # type: ignore[method-assign,assignment]
+    assert (await bench.compactor.prepare(loaded)).outcome == "prepared"
+    state = (await bench.store.load(loaded.session.id)).session.compression
+    assert (state.pressure_tier, state.ahead_row_id) == (0.95, loaded.last_row_id)
+
+
+async def test_a_lease_that_is_not_let_go_takes_nothing_back(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(clock)
+    loaded = await crowded(bench)
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("gone")
+
+    bench.store.release_lease = away  # type: ignore[method-assign,assignment]
+    assert (await bench.compactor.prepare(loaded)).outcome == "prepared"
+    assert "lease not released" in caplog.text
 
 
 async def test_it_is_none_of_the_three_that_one_turn_may_make(clock: FakeClock) -> None:
@@ -501,7 +531,7 @@ async def test_killed_in_the_middle_of_the_call_it_is_not_paid_for_again(clock: 
     bench.compactor = bench.fresh()
     loaded = await bench.store.load(loaded.session.id)
     done = await bench.compactor.prepare(loaded)
-    assert (done.outcome, len(bench.model.asked)) == ("not_now", 1)
+    assert (done.outcome, len(bench.model.asked)) == ("not_needed", 1)
     # the conversation itself pays once more, when it has to
     slow.may_end.set()
     await task

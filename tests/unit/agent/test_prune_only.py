@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -87,6 +88,30 @@ async def test_it_waits_until_as_much_has_grown_again(clock: FakeClock) -> None:
     assert decision.prune
     again = await bench.compactor.compact(loaded, "prune")
     assert again.outcome == "compressed"
+
+
+@pytest.mark.parametrize("rounds", [10, 3])
+async def test_what_was_noted_while_the_engine_looked_stays(clock: FakeClock, rounds: int) -> None:
+    """Whether or not there was enough to prune."""
+    bench = made(clock)
+    loaded, _ = await worked(bench, rounds, 12_000 if rounds == 10 else 40_000)
+    prune = bench.builtin.prune_tool_results_only
+    loop = asyncio.get_running_loop()
+
+    def noting(*given: Any) -> Any:
+        noted = bench.compactor.note_usage(loaded, Usage(WIDE // 2), notify=bench.notices.append)
+        asyncio.run_coroutine_threadsafe(noted, loop).result(20)
+        return prune(*given)
+
+    bench.builtin.prune_tool_results_only = noting  # type: ignore[method-assign,assignment]
+    result = await bench.compactor.compact(loaded, "prune")
+    assert result.outcome == ("compressed" if rounds == 10 else "not_needed")
+    for state in (
+        result.loaded.session.compression,
+        (await bench.store.load(loaded.session.id)).session.compression,
+    ):
+        assert state.pressure_tier > 0
+        assert state.prune_at_tokens > 0
 
 
 @pytest.mark.parametrize(("rounds", "chars"), [(12, MIN_RESULT_CHARS - 200), (3, 40_000)])
