@@ -74,8 +74,9 @@ class Parts:
     warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Slow imports that the first turn would otherwise wait for."""
     ahead: AheadDesk | None = None
-    micro: MicroDesk | None = None
     """Compresses before it is due."""
+    micro: MicroDesk | None = None
+    """Condenses single exchanges behind answered turns."""
     http: HttpFace | None = None
     metrics: Metrics | None = None
     """What the HTTP endpoint shows."""
@@ -193,6 +194,8 @@ class Daemon:
             await wait_all((self._platforms_task,), parts.clock, CLOSE_SECONDS)
         if parts.ahead is not None:
             parts.ahead.hold()
+        if parts.micro is not None:
+            parts.micro.hold()  # the turns of the drain are answered; more would be cut off
         report = await parts.lanes.drain(parts.drain_seconds)
         if parts.ahead is not None:
             await parts.ahead.close(AHEAD_SECONDS)

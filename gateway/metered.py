@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from agent.errors import CompactionRefused, ModelError
@@ -35,12 +37,8 @@ class MeteredModel:
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
         started = self._clock.monotonic()
-        try:
+        with self._watched(request.model or self._model.name, request):
             response = await self._model.respond(request, on_text=on_text)
-        except ModelError as error:
-            asked = request.model or self._model.name
-            self._metrics.failed(asked, request.purpose, type(error).__name__)
-            raise
         usage = response.usage or Usage()
         model = usage.model or response.model or self._model.name
         hour = usage.cache_write_tokens if request.cache_ttl == "1h" else 0
@@ -55,14 +53,23 @@ class MeteredModel:
         if not isinstance(self._model, CompactingModel):
             raise CompactionRefused("this model has no compaction of its own", code=NOT_KNOWN)
         started = self._clock.monotonic()
-        try:
+        with self._watched(self._model.name, request):
             summary = await self._model.compact(request, instructions=instructions)
-        except ModelError as error:
-            self._metrics.failed(self._model.name, request.purpose, type(error).__name__)
-            raise
         usage = replace(summary.usage or Usage(), model=summary.model or self._model.name)
         self._metrics.answered(usage, request.purpose, self._clock.monotonic() - started)
         return summary
+
+    @contextmanager
+    def _watched(self, asked: str, request: ModelRequest) -> Iterator[None]:
+        """Count what comes to nothing: refused, broken, or nobody waits for it any more."""
+        try:
+            yield
+        except ModelError as error:
+            self._metrics.failed(asked, request.purpose, type(error).__name__)
+            raise
+        except asyncio.CancelledError:
+            self._metrics.failed(asked, request.purpose, "cancelled")
+            raise
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         return await self._model.count_tokens(request)

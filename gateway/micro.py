@@ -34,9 +34,13 @@ class MicroDesk:
         if self._open and result.loaded is not None:
             self._tasks.spawn(self._work(conversation_id, result), name=f"micro {conversation_id}")
 
-    async def close(self, seconds: float) -> None:
-        """Begin nothing more, and end what runs: what was bought by then is bought again."""
+    def hold(self) -> None:
+        """Begin nothing more: the daemon goes down."""
         self._open = False
+
+    async def close(self, seconds: float) -> None:
+        """End what runs; what was bought by then is bought again."""
+        self.hold()
         await self._tasks.cancel(seconds)
 
     async def _work(self, conversation_id: str, result: TurnResult) -> None:

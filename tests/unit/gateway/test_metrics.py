@@ -6,13 +6,14 @@ import asyncio
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import ModelOverloaded
-from agent.ports import CompactionResult, ModelRequest, Usage
+from agent.ports import CompactionResult, ModelRequest, ModelResponse, Usage
 from agent.prices import Price, PriceTable
 from agent.sessions import CompressionState, LoadedSession, Session, SessionPrefix
 from gateway.exposition import (
@@ -260,6 +261,25 @@ async def test_the_meter_sees_every_request(metrics: Metrics, clock: FakeClock) 
     assert cost == pytest.approx((10 * 10 + 5 * 50 + 100 * 20) / 1e6)
     assert model.name == "scripted"
     assert await model.window_tokens() == 200_000
+
+
+async def test_a_request_that_was_stopped_is_counted(metrics: Metrics, clock: FakeClock) -> None:
+    """Its beginning is paid for, although nobody learns how much it was."""
+
+    class Endless(ScriptedModel):
+        async def respond(self, request: ModelRequest, **_: Any) -> ModelResponse:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    asking = asyncio.ensure_future(
+        MeteredModel(Endless(), metrics, clock).respond(ModelRequest("s", [], 10))
+    )
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    stopped = {"model": "scripted", "purpose": "turn", "outcome": "cancelled"}
+    assert value(metrics, "posthouse_model_requests_total", **stopped) == 1
 
 
 async def test_nobody_is_named(clock: FakeClock) -> None:

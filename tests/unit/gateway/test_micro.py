@@ -318,6 +318,20 @@ async def test_at_the_end_of_the_daemon_it_lets_go(clock: FakeClock) -> None:
     assert text_of(loaded.rows[-1].message["content"]) == "re: late"
 
 
+async def test_while_the_last_turns_end_nothing_more_is_begun(clock: FakeClock) -> None:
+    """What a turn of the drain set going would be paid for and cut off."""
+    talk = Behind(clock)
+    for k in (1, 2, 3):
+        await talk.long(k)
+    await talk.over()
+    asked = len(talk.model.asked)
+    talk.desk.hold()
+    for k in (4, 5):
+        await talk.long(k)
+    assert (len(talk.desk), len(talk.model.asked)) == (0, asked)
+    assert asked > 0
+
+
 async def test_nobody_pays_who_may_not(clock: FakeClock) -> None:
     talk = Behind(clock)
     asked: list[str] = []
