@@ -11,9 +11,9 @@ from agent.spending import Standing
 def refusal(standing: Standing, now: float, zone: tzinfo) -> str:
     """Nothing more today."""
     return (
-        f"Today's budget of {limit(standing)} is used up, so I have not taken this message to the "
-        f"model. I start again {starts_again(standing, now, zone)}; please send it again then. "
-        "Commands still work; /usage shows what it went to."
+        f"Today's budget of {limit(standing)} is used up, so I have not taken this to the model. "
+        f"I start again {starts_again(standing, now, zone)}; please send it again then. Commands "
+        "that need no model still work; /usage shows what it went to."
     )
 
 
@@ -24,7 +24,7 @@ def warning(standing: Standing, now: float, zone: tzinfo) -> str:
     if standing.verdict == "over":
         return (
             f"That was the last answer for today: {used} is spent. I start again {again}; "
-            "commands still work."
+            "commands that need no model still work."
         )
     until = again.removeprefix("at ")
     return f"A word on money: {used} is spent. When it is used up I stop until {until}."

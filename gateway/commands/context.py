@@ -81,6 +81,8 @@ async def compress(host: CommandHost, call: Call) -> str:
         return texts.NO_CONVERSATION
     if (before := await _done_already(host, call, loaded)) is not None:
         return _compressed(host, call, before, loaded, (_size(before), _size(loaded)))
+    if (refusal := await host.accounts.refusal(call.record.owner)) is not None:
+        return refusal  # it asks the model, as often as somebody says it
     notices: list[str] = []
     result = await host.compactors.get(loaded.session.conversation_id).compact(
         loaded, "manual", focus=call.argument or None, notify=notices.append

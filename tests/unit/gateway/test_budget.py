@@ -89,9 +89,9 @@ async def test_free_then_warned_once_then_refused_before_the_model_is_asked(
     assert len(rig.loop.seen) == asked + 1
     refused = await rig.say("too much")
     assert refused == [
-        "Today's budget of $0.50 is used up, so I have not taken this message to the model. "
+        "Today's budget of $0.50 is used up, so I have not taken this to the model. "
         "I start again at 00:00 (Europe/Berlin), in about 12 hours; please send it again then. "
-        "Commands still work; /usage shows what it went to."
+        "Commands that need no model still work; /usage shows what it went to."
     ]
     assert len(rig.loop.seen) == asked + 1
     assert await rig.store.open_inbox() == []  # answered, not left to be tried again
@@ -257,6 +257,19 @@ async def test_commands_work_and_retry_asks_no_model(clock: FakeClock) -> None:
     (reply,) = await rig.say("/new")
     assert "new conversation" in reply
     assert is_refusal(await rig.say())  # another conversation is no other purse
+
+
+async def test_compress_asks_no_model_over_the_budget(clock: FakeClock) -> None:
+    """Or whoever has nothing left buys one summary after the other, each with another focus."""
+    rig = Payer(clock)
+    await rig.spend(4)
+    assert not is_refusal(await rig.say("/compress boats"))
+    asked = len(rig.compactor.asked)
+    assert asked == 1
+    await rig.spend(1)
+    assert is_refusal(await rig.say("/compress"))
+    assert is_refusal(await rig.say("/compress boats"))
+    assert len(rig.compactor.asked) == asked
 
 
 async def test_status_context_and_usage_say_how_one_stands(clock: FakeClock) -> None:
