@@ -50,8 +50,8 @@ class CompactionSettings:
     enabled: bool = True
     """False: only ``/compress`` does."""
     in_place: bool = False
-    compress_timeout_seconds: float = 600.0
-    lease_ttl_seconds: float = 900.0
+    compress_timeout_seconds: float = 900.0
+    lease_ttl_seconds: float = 1200.0
     """Longer than the time-out, so that a lease outlives the call that it announces."""
     background: bool = True
     """Compressions may be prepared before they are due (`SessionCompactor.prepare`)."""

@@ -24,7 +24,9 @@ from agent.ports import Clock, ModelResponse, SideModel
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_SECONDS = 120.0
+CALL_TIMEOUT_SECONDS = 240.0
+"""The longest summary, 12,000 tokens, takes 150 s at 80 tokens a second; a connection that falls
+silent is given up much sooner, by whoever holds it."""
 MIN_OUTPUT_TOKENS = 1024
 MAX_OUTPUT_SHARE = 6
 """An answer gets at most this part of the window, and twice as much when it was cut off."""
