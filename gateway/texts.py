@@ -35,7 +35,7 @@ COMMAND_IN_DOUBT = (
 )
 TURN_FAILED = (
     "Something went wrong on my side, and the log has the details. Your message is kept; "
-    "please try again."
+    "/retry asks it again."
 )
 STORE_TROUBLE = (
     "My storage does not answer right now. Your message is in the queue and I keep trying; "
@@ -47,7 +47,7 @@ NOT_TAKEN_YET = (
 )
 STORE_TROUBLE_IN_TURN = (
     "My storage failed in the middle of this, so I have no answer. Your message is kept; "
-    "please ask again."
+    "/retry asks it again."
 )
 CONVERSATION_MOVED = (
     "This conversation ended or went on elsewhere while I worked on this, so I have no answer. "
@@ -55,7 +55,7 @@ CONVERSATION_MOVED = (
 )
 TOO_OLD_TO_RESUME = (
     "I was interrupted while I worked on this, and that is more than an hour ago, so I have not "
-    "gone on by myself. Please ask again if you still want it."
+    "gone on by myself. If you still want it, /retry asks it again."
 )
 SET_ASIDE = (
     "I broke down several times while I worked on this message, so I have set it aside. "
@@ -67,25 +67,27 @@ COMMAND_STOPPED = (
 )
 AUTH_TROUBLE = (
     "The model's provider does not accept my key. Your message is kept. "
-    "An admin has to check the key on the server; then please write again."
+    "An admin has to check the key on the server; then /retry asks it again."
 )
 QUOTA_TROUBLE = (
     "The account at the model's provider has no credit left. Your message is kept. "
-    "An admin has to look at it; then please write again."
+    "An admin has to look at it; then /retry asks it again."
 )
 MODEL_MISSING = (
     "The model's provider does not know the configured model. Your message is kept. "
-    "An admin has to correct model.name; then please write again."
+    "An admin has to correct model.name; then /retry asks it again."
 )
 RATE_LIMITED = (
     "The model's provider is limiting my requests. Your message is kept; "
-    "please try again in a few minutes."
+    "please try again in a few minutes: /retry asks it again."
 )
 OVERLOADED = (
-    "The model is overloaded right now. Your message is kept; please try again in a few minutes."
+    "The model is overloaded right now. Your message is kept; "
+    "please try again in a few minutes: /retry asks it again."
 )
 UNREACHABLE = (
-    "I could not reach the model. Your message is kept; please try again in a few minutes."
+    "I could not reach the model. Your message is kept; "
+    "please try again in a few minutes: /retry asks it again."
 )
 OVERFLOW = (
     "This conversation no longer fits into the model's window, and I could not shorten it. "

@@ -1,6 +1,8 @@
-"""Owns which words a failed turn gets (pure)."""
+"""Owns which words a failed turn gets, in the chat and on the log (pure)."""
 
 from __future__ import annotations
+
+import logging
 
 from agent.errors import (
     ContextOverflow,
@@ -17,6 +19,8 @@ from agent.errors import (
     StoreError,
 )
 from gateway import texts
+
+MOST_REASON_CHARS = 500
 
 
 def words_for(error: BaseException) -> str:
@@ -48,3 +52,18 @@ def words_for(error: BaseException) -> str:
             return texts.STORE_TROUBLE_IN_TURN
         case _:
             return texts.TURN_FAILED
+
+
+def level_of(error: ModelError) -> int:
+    """How loud it is: an error where only the log can say what an admin has to mend.
+
+    A passing trouble and a prompt that is too large are told in the chat, and that is enough.
+    """
+    told = isinstance(error, ModelUnavailable | ContextOverflow | RequestTooLarge)
+    return logging.WARNING if told else logging.ERROR
+
+
+def reason_of(error: ModelError) -> str:
+    """What the provider said, in one line for the log, with the id that it knows the request by."""
+    said = " ".join(str(error).split())[:MOST_REASON_CHARS]
+    return f"{said} ({error.request_id})" if error.request_id else said

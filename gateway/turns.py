@@ -32,7 +32,7 @@ from gateway.refreeze import Refreezer
 from gateway.settling import MAX_ADOPTIONS, Ending, Settling, report
 from gateway.storing import GaveUp, until_stored
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
-from gateway.turn_failures import words_for
+from gateway.turn_failures import level_of, reason_of, words_for
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +265,11 @@ class TurnRunner:
             )
         except StaleTurn:
             raise
-        except (ModelError, StoreError) as error:
+        except ModelError as error:  # of the outside world: where in the code tells nobody anything
+            told = {"error": type(error).__name__, "reason": reason_of(error)}
+            log.log(level_of(error), "turn failed", extra=told)
+            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
+        except StoreError as error:
             log.warning("turn failed", extra={"error": type(error).__name__}, exc_info=error)
             return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
         except Exception as error:  # the supervised border: the lane goes on, the user is told

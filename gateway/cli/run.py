@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gateway import __version__
 from gateway.cli import exits
@@ -29,6 +29,8 @@ from gateway.platforms.console.adapter import StandardStreams, standard_streams
 
 if TYPE_CHECKING:
     from gateway.wiring import StoreDecorator
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 INTRO = """\
 posthouse {version} · home: {home}
@@ -112,11 +114,23 @@ def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) ->
 
 
 def _log(config: Config, secrets: Secrets, env: Mapping[str, str], *, quiet: bool) -> None:
-    """``quiet``: somebody is chatting on this terminal; only what matters comes between."""
+    """``quiet``: somebody is chatting here; only what matters comes between."""
     level = config.logging.level
-    if quiet and level == "INFO":
-        level = "WARNING"
+    if quiet:
+        terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
+        level = quiet_level(level, terminal=terminal)
     set_up(level=level, style=config.logging.format, secrets=secrets.values(), env=env)
+
+
+def quiet_level(level: LogLevel, *, terminal: bool) -> LogLevel:
+    """The log's level beside a chat, from the configured one.
+
+    ``terminal``: the log comes onto a person's screen, in between what they read. There warnings
+    are left out too: what concerns them is told in the chat. Who wants to see more says DEBUG.
+    """
+    if terminal and level in ("INFO", "WARNING"):
+        return "ERROR"
+    return "WARNING" if level == "INFO" else level
 
 
 def _introduce(

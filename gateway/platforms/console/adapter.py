@@ -174,7 +174,7 @@ class ConsolePlatform:
                 await intake.receive(message)
                 return
             except StoreUnavailable as exc:
-                log.warning("line not stored yet", extra={"reason": str(exc)})
+                log.error("line not stored yet", extra={"reason": str(exc)})
                 if pause == FIRST_RETRY_SECONDS:
                     with contextlib.suppress(OSError):  # nobody there: as with any answer
                         await terminal.show(texts.NOT_TAKEN_YET)

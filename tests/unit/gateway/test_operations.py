@@ -24,6 +24,7 @@ from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.main import main
 from gateway.cli.output import plain
+from gateway.cli.run import LogLevel, quiet_level
 from gateway.config.models import Config
 from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
 from gateway.logs import about, set_up
@@ -419,3 +420,19 @@ class TestCommandLine:
 
     def test_stored_text_can_not_steer_a_terminal(self) -> None:
         assert plain("a\x1b[2Jb\x07\nc\x9b") == "a[2Jb c"
+
+
+@pytest.mark.parametrize(
+    ("configured", "on_screen", "elsewhere"),
+    [
+        ("DEBUG", "DEBUG", "DEBUG"),
+        ("INFO", "ERROR", "WARNING"),
+        ("WARNING", "ERROR", "WARNING"),
+        ("ERROR", "ERROR", "ERROR"),
+    ],
+)
+def test_only_errors_come_between_what_a_person_reads(
+    configured: LogLevel, on_screen: LogLevel, elsewhere: LogLevel
+) -> None:
+    assert quiet_level(configured, terminal=True) == on_screen
+    assert quiet_level(configured, terminal=False) == elsewhere

@@ -104,6 +104,48 @@ async def test_errors_are_told_in_words_and_the_message_stays(
     assert await rig.store.open_inbox() == []
 
 
+@pytest.mark.parametrize(
+    ("error", "level", "reason"),
+    [
+        (
+            ModelConnectionError("no connection:\nConnectError"),
+            "WARNING",
+            "no connection: ConnectError",
+        ),
+        (ModelRateLimited("slow", request_id="req_1"), "WARNING", "slow (req_1)"),
+        (ContextOverflow("long " * 200), "WARNING", ("long " * 200)[:500]),
+        (ModelBadRequest("no"), "ERROR", "no"),
+        (ModelAuthError("no key"), "ERROR", "no key"),
+    ],
+)
+async def test_a_model_that_fails_is_one_line_on_the_log(
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+    error: ModelError,
+    level: str,
+    reason: str,
+) -> None:
+    rig = Rig(clock)
+
+    async def fail(*_: Any) -> Draft:
+        raise error
+
+    rig.loop.scripts["hi"] = fail
+    await rig.intake.receive(inbound("hi"))
+    await rig.settle()
+    (line,) = [r for r in caplog.records if r.message == "turn failed"]
+    assert (line.levelname, line.exc_info) == (level, None)
+    assert line.__dict__["error"] == type(error).__name__
+    assert line.__dict__["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    "error", [ModelTimeout("x"), ModelRateLimited("x"), ModelOverloaded("x"), ModelAuthError("x")]
+)
+def test_a_kept_message_is_asked_again_with_retry(error: ModelError) -> None:
+    assert "/retry asks it again" in words_for(error)
+
+
 def test_a_long_wait_is_named() -> None:
     assert "20 minutes" in words_for(ModelRateLimited("x", retry_after_seconds=1200))
     for odd in (None, 0.0, 5.0, float("inf"), float("nan"), -1.0):
