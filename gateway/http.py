@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is s
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 32
-"""Whoever opens more gets no answer; the daemon's files and memory are for its chats."""
+"""The oldest goes when there are more: the daemon's files and memory are for its chats, and those
+who hold a connection and say or read nothing must not keep the others out."""
 KEEP_ALIVE_SECONDS = 20.0
 CLOSE_SECONDS = 0.3
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]*)?")
@@ -93,7 +94,8 @@ class HttpFace:
         loop = asyncio.get_running_loop()
 
         def protocol() -> asyncio.Protocol:
-            return server() if len(server.connections) < MOST_CONNECTIONS else _Refused()
+            _make_room(server)
+            return server()
 
         try:
             listening = await loop.create_server(protocol, host, port, backlog=16)
@@ -112,11 +114,12 @@ class HttpFace:
         return listening
 
 
-class _Refused(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+def _make_room(server: web.Server) -> None:
+    """For one more connection."""
+    transports = [one.transport for one in server.connections]  # as they came
+    held = [one for one in transports if one is not None and not one.is_closing()]
+    for one in held[: max(0, len(held) + 1 - MOST_CONNECTIONS)]:
+        one.abort()  # whoever reads nothing would hold up a polite close as well
 
 
 class _Pages:

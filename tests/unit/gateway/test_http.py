@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -139,25 +139,46 @@ async def test_what_is_no_http_is_refused_without_harm(caplog: pytest.LogCapture
         assert (await ask(port)).status == 200
 
 
-async def test_connections_are_bounded() -> None:
-    """Whoever opens too many is refused; when they are gone, everybody is served again."""
+async def shut(writers: Iterable[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    """Whether nothing more comes, in whatever way the connection went."""
+    try:
+        return await asyncio.wait_for(reader.read(), OPEN_SECONDS) == b""
+    except ConnectionError:
+        return True
+
+
+async def test_connections_are_bounded_and_the_oldest_goes() -> None:
+    """Whoever opens too many loses the first of them, and keeps nobody else out."""
     async with Scene().open() as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
-        for _, writer in held:  # each of them is really there
+        for reader, writer in held[1:]:  # each of them is really there; the first says nothing
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        for reader, _ in held:
             assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await asyncio.wait_for(reader.read(), OPEN_SECONDS) == b""
-        for connection in (writer, *(w for _, w in held)):
-            connection.close()
-            with contextlib.suppress(ConnectionError):
-                await connection.wait_closed()
-        async with asyncio.timeout(OPEN_SECONDS):
-            while True:
-                with contextlib.suppress(ConnectionError, IndexError):
-                    if (await ask(port)).status == 200:
-                        break
+        assert (await ask(port)).status == 200
+        assert await closed(held[0][0])
+        reader, writer = held[1]
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+        await shut(writer for _, writer in held)
+
+
+async def test_whoever_asks_and_never_reads_keeps_nobody_out() -> None:
+    async with Scene(metrics="# HELP a A.\n" + "a 1\n" * 200_000).open() as port:
+        held = []
+        for _ in range(MOST_CONNECTIONS):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
+            held.append(writer)
+        for _ in range(3):
+            assert (await ask(port)).status == 200
+        await shut(held)
 
 
 async def test_a_port_in_use_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
