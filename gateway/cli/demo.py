@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import tempfile
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from agent.errors import PosthouseError
 from agent.sessions import SessionInfo
 from agent.store_ports import Archive
-from gateway.cli import exits
-from gateway.cli.output import out, plain, table
+from gateway.cli import exits, session_table
+from gateway.cli.output import out, plain, terminal_width
 from gateway.config.environment import Home, Secrets, environment
 from gateway.config.models import Compression, Config, Model
 from gateway.logs import set_up
@@ -45,8 +46,15 @@ TRIP = tuple(
     f"Day {day} of the trip. {text} Later, at the desk: {DIARY[(day * 5) % len(DIARY)]}"
     for day, text in enumerate(DIARY, start=1)
 )
-LOCKER = "Please remember: the locker at the station is number 47, and its code is BLUE-HERON-1183."
-SCRIPT = ("hello", "what time is it", *TRIP[:2], LOCKER, *TRIP[2:], "recall locker code")
+CODE = "BLUE-HERON-1183"
+LOCKER = f"Please remember: the locker at the station is number 47, and its code is {CODE}."
+QUESTION = "recall locker code"
+SCRIPT = ("hello", "what time is it", *TRIP[:2], LOCKER, *TRIP[2:], QUESTION)
+PASSED_OVER = {TRIP[2]: "days 3 to 6", TRIP[8]: "days 9 to 12"}
+"""Where lines are left out of what is shown: from this one on."""
+SHOWN_AGAIN = (TRIP[6], QUESTION)
+ANSWER_CELLS = 130
+_HIT = re.compile(r"^m(\d+) · [^:\n]*:\d\d · \w+: (.*?)(?: \(newer .*\))?$", re.MULTILINE)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,8 +79,10 @@ async def _play(home: Home) -> int:
     async with archive(home) as store:
         stage.watch(store)
         code = await daemon.serve()
-        await _epilogue(store)
-    return exits.OK if code == exits.OK and stage.compressions else exits.FAILED
+        if stage.left:
+            return exits.OK
+        found = await _epilogue(store, stage.last_answers)
+    return exits.OK if code == exits.OK and stage.compressions and found else exits.FAILED
 
 
 class _Stage:
@@ -80,7 +90,12 @@ class _Stage:
 
     def __init__(self) -> None:
         self.compressions = 0
-        self._left = False
+        self.left = False
+        """Whoever watched is gone."""
+        self.last_answers: list[str] = []
+        """What was said to the newest line, whole."""
+        self._hidden = False
+        self._asked = ""
         self._store: Archive | None = None
         self._answered = asyncio.Event()
 
@@ -92,25 +107,43 @@ class _Stage:
         """The script, each line once the one before is answered."""
         for line in SCRIPT:
             self._answered.clear()
-            self._print(_spoken("you", line))
+            self.last_answers = []
+            self._begin(line)
             yield line
             await self._answered.wait()
             await asyncio.sleep(PAUSE_SECONDS)
             await self._look()
-            if self._left:
+            if self.left:
                 return
 
     async def show(self, text: str) -> None:
         """An answer or a notice."""
-        self._print(_spoken("bot", textwrap.shorten(plain(text), 260, placeholder=" …")))
+        self.last_answers.append(text)
+        if self._asked == QUESTION:  # the point of it all is somewhere in there
+            first, *others = text.splitlines() or [""]
+            self._print("\n".join([_spoken("bot", plain(first)), *map(_further, others)]))
+        elif not self._hidden:
+            self._print(
+                _spoken("bot", textwrap.shorten(plain(text), ANSWER_CELLS, placeholder=" …"))
+            )
         self._answered.set()
+
+    def _begin(self, line: str) -> None:
+        self._asked = line
+        if line in SHOWN_AGAIN:
+            self._hidden = False
+        if line in PASSED_OVER:
+            self._hidden = True
+            self._print(f"     … {PASSED_OVER[line]} …")
+        if not self._hidden:
+            self._print(_spoken("you", line))
 
     def _print(self, text: str) -> None:
         """Whoever watches may leave (`posthouse demo | head`): then the play ends."""
         try:
             out(text)
         except (BrokenPipeError, PosthouseError):
-            self._left = True
+            self.left = True
 
     async def _look(self) -> None:
         assert self._store is not None
@@ -135,19 +168,34 @@ def _spoken(who: str, text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=f"{who}: ", subsequent_indent="     ")
 
 
-async def _epilogue(store: Archive) -> None:
+def _further(line: str) -> str:
+    return textwrap.fill(plain(line), WIDTH, initial_indent="     ", subsequent_indent="     ")
+
+
+async def _epilogue(store: Archive, answers: Sequence[str]) -> bool:
+    """Was it found?"""
     infos = sorted(await store.list_sessions(), key=lambda info: info.started_at)
-    out("\nThe locker's code was said in the first session, long before the last summary;")
-    out("recall found the original. This is the lineage, root first (`posthouse lineage ID`):\n")
-    out(table(("SESSION", "PARENT", "END", "MESSAGES", "TOKENS"), [_row(i) for i in infos]))
+    found = await _found(store, answers, infos)
+    out("")
+    out(textwrap.fill(found or f"NOT found: {CODE} is not in the last answer.", WIDTH))
+    if found:
+        out("It was said long before the last summary; recall looks in what was really said.")
+    out("\nThis is the lineage, root first:\n")
+    out(session_table.as_table(infos, width=terminal_width()))
     out("\nNothing was deleted: every message is still in the session in which it was said.")
+    out("(this demo's store is deleted now; for your own: posthouse sessions list, then")
+    out("posthouse lineage ID)")
+    return found is not None
 
 
-def _row(info: SessionInfo) -> tuple[str, ...]:
-    return (
-        info.id,
-        info.parent_session_id or "-",
-        info.end_reason or "live",
-        str(info.message_count),
-        f"~{info.tokens}",
-    )
+async def _found(
+    store: Archive, answers: Sequence[str], infos: Sequence[SessionInfo]
+) -> str | None:
+    """The hit with the code, as the last answer has it, and where it was said."""
+    hits = [hit for answer in answers for hit in _HIT.finditer(answer) if CODE in hit[2]]
+    if not hits:
+        return None
+    number = int(hits[0][1])
+    row = next(row for row in await store.window(number, before=0, after=0) if row.id == number)
+    session = [info.id for info in infos].index(row.session_id) + 1
+    return f"Found again: “{plain(hits[0][2])}” (message m{number}, session {session})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -52,3 +53,9 @@ def when(timestamp: float | None) -> str:
     if timestamp is None:
         return ""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that is printed to; None: it is none."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if terminal else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +17,8 @@ from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from agent.spending import bill_of
 from agent.store_ports import Archive
-from gateway.cli import exits, session_view
-from gateway.cli.output import out, plain, table, when
+from gateway.cli import exits, session_table, session_view
+from gateway.cli.output import out, plain, terminal_width
 from gateway.cli.session_view import SessionView
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
@@ -67,19 +66,10 @@ def _print_infos(infos: Sequence[SessionInfo], as_json: bool, *, lineage: bool =
     if not infos:
         out("nothing is stored yet")
         return
-    rows = [
-        (
-            i.id,
-            i.source,
-            plain(i.title or "", 40),
-            when(i.started_at),
-            i.end_reason or ("live" if i.ended_at is None else "ended"),
-            str(i.message_count),
-            f"~{i.tokens}",
-        )
-        for i in infos
-    ]
-    out(table(("ID", "SOURCE", "TITLE", "STARTED", "END", "MESSAGES", "TOKENS"), rows))
+    origin = session_table.comes_from(infos) if lineage else None
+    if origin is not None:
+        out(origin)
+    out(session_table.as_table(infos, width=terminal_width()))
 
 
 def _chain_link(info: SessionInfo) -> dict[str, Any]:
@@ -129,9 +119,7 @@ async def _show(store: Archive, session_id: str, home: Home, as_json: bool) -> N
     if as_json:
         out(json.dumps(session_view.as_json(view), ensure_ascii=False))
         return
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else None
-    for line in session_view.as_text(view, width=width, blocks=_shows_blocks()):
+    for line in session_view.as_text(view, width=terminal_width(), blocks=_shows_blocks()):
         out(line)
 
 

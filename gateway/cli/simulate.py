@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from agent.simulation.settings import Choice
 from agent.simulation.trace import BUNDLED, Trace, bundled, read_trace, write_trace
 from gateway.cli import exits
 from gateway.cli.exchange import write_file
-from gateway.cli.output import out, plain
+from gateway.cli.output import out, plain, terminal_width
 from gateway.cli.sessions import find_session
 from gateway.config.environment import environment, find_config_file, find_home
 from gateway.config.loading import load_config, parse_config
@@ -84,9 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         out(json.dumps(_as_json(question, outcomes, prices), ensure_ascii=False))
         return exits.OK
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else None
-    for line in as_text(question, outcomes, prices, name, width=width):
+    for line in as_text(question, outcomes, prices, name, width=terminal_width()):
         out(line)
     return exits.OK
 

@@ -178,7 +178,7 @@ def test_in_a_terminal_there_is_a_bar_as_wide_as_fits(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        "gateway.cli.sessions.shutil.get_terminal_size",
+        "gateway.cli.output.shutil.get_terminal_size",
         lambda: os.terminal_size((columns, 24)),
     )
     if encoding == "ascii":
