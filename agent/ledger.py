@@ -17,6 +17,9 @@ Purpose = Literal["turn", "summary", "micro", "background", "other"]
 for; ``micro``: micro-compaction; ``background``: a summary made ahead of time; ``other``: side
 tasks of plugins."""
 
+BESIDE_TURNS: frozenset[Purpose] = frozenset({"micro", "background"})
+"""What nobody waits for: whose conversation it is pays, and was asked whether they may."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestEntry:
@@ -28,7 +31,9 @@ class RequestEntry:
     conversation_id: str | None = None
     """None, or one that nobody knows: it belongs to none."""
     owner: str | None = None
-    """Who is charged; None: whose turn runs in the conversation, else whose it is, else nobody."""
+    """Who is charged; None: whose turn runs in the conversation, else whose it is, else nobody.
+
+    What is made beside the turns is never charged to whoever happens to be at work just then."""
     input_tokens: int = 0
     """Without the cached part."""
     output_tokens: int = 0

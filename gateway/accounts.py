@@ -1,4 +1,4 @@
-"""Owns what people have spent: their figures by day, and the budget's gate before each turn.
+"""Owns what people have spent: their figures by day, and the budget's gate before a model is asked.
 
 The ledger in the store is the only memory: nothing is counted here, so nothing is lost or doubled
 by a restart. A turn that has begun runs to its end, whatever it costs, and turns of one person in
@@ -36,7 +36,7 @@ class Statement:
 
 
 class Accounts:
-    """Reads the ledger for people, and says who may begin a turn."""
+    """Reads the ledger for people, and says for whom a model is asked."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Accounts:
         return Standing(bill_of(lines, self.prices).usd, self._limit_usd, day)
 
     async def refusal(self, owner: str) -> str | None:
-        """Why this person can not begin a turn now, in words; None: they can.
+        """Why no model is asked for this person now, in words; None: they may have one asked.
 
         A ledger that can not be read keeps nobody out: the turn itself needs the store.
         """

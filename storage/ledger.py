@@ -6,7 +6,7 @@ Plain functions over a transaction (or, for reads, a connection); `storage.store
 # ruff: noqa: D103 - a function without docstring is the port's method of that name
 from __future__ import annotations
 
-from agent.ledger import LedgerLine, LedgerScope, RequestEntry
+from agent.ledger import BESIDE_TURNS, LedgerLine, LedgerScope, RequestEntry
 from agent.ports import Usage
 from storage import sessions
 from storage.codec import clean
@@ -23,8 +23,8 @@ _ENTER = (
 _CHARGED = (
     "SELECT tip.serial, coalesce((SELECT t.owner FROM turns t"
     "  WHERE t.state IN ('running', 'interrupted', 'crashed')"
-    "  AND t.conversation_id = c.id AND t.state = 'running' LIMIT 1),"
-    " c.owner) FROM conversations c JOIN sessions tip ON tip.id = c.tip_session_id WHERE c.id = ?"
+    "  AND t.conversation_id = c.id AND t.state = 'running' AND NOT ?2 LIMIT 1),"
+    " c.owner) FROM conversations c JOIN sessions tip ON tip.id = c.tip_session_id WHERE c.id = ?1"
 )
 _SUMS = (
     "SELECT r.owner, r.purpose, r.model, r.cache_miss, count(*), sum(r.input_tokens),"
@@ -58,7 +58,8 @@ def enter_answer(tx: Transaction, session_serial: int, owner: str, usage: Usage)
 def enter_request(tx: Transaction, entry: RequestEntry) -> None:
     serial, charged = None, ""
     if entry.conversation_id is not None:
-        found = tx.execute(_CHARGED, (clean(entry.conversation_id),)).fetchone()
+        beside = entry.purpose in BESIDE_TURNS
+        found = tx.execute(_CHARGED, (clean(entry.conversation_id), beside)).fetchone()
         serial, charged = found or (None, "")
     tx.execute(
         _ENTER,

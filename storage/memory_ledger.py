@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.ledger import LedgerLine, LedgerScope, RequestEntry
+from agent.ledger import BESIDE_TURNS, LedgerLine, LedgerScope, RequestEntry
 from agent.ports import Usage
 from storage.codec import clean
 from storage.memory_tables import MemoryTables, Segment
@@ -45,7 +45,8 @@ class MemoryLedger:
                 for turn in self._tables.turns.values()
                 if turn.ticket.conversation_id == conversation.id and turn.state == "running"
             )
-            charged = next(running, charged)
+            if entry.purpose not in BESIDE_TURNS:
+                charged = next(running, charged)
         else:
             entry = replace(entry, conversation_id=None)
         self._enter(entry if entry.owner is not None else replace(entry, owner=charged))

@@ -68,13 +68,25 @@ class LedgerContract:
         await store.append(guest, guest.session_id, (said("a"),), anchor_usage=USAGE)
         await store.enter_request(entry(conversation_id=cid))
         await store.interrupt_turn(guest)
-        await store.enter_request(entry("background", conversation_id=cid))
+        await store.enter_request(entry("other", conversation_id=cid))
         lines = await store.ledger_lines(LedgerScope())
         assert [(line.owner, line.purpose) for line in lines] == [
-            (OWNER, "background"),
+            (OWNER, "other"),
             (OTHER, "summary"),
             (OTHER, "turn"),
         ]
+
+    @pytest.mark.parametrize("purpose", ["background", "micro"])
+    async def test_what_is_made_beside_is_not_charged_to_whoever_speaks(
+        self, store: Store, purpose: Purpose
+    ) -> None:
+        """Whose conversation it is was asked whether they may; a guest was not."""
+        ticket = await begin(store)
+        await store.finish_turn(ticket, ticket.session_id, "done", final=said("b"))
+        guest = await begin(store, "me too", owner=OTHER)
+        await store.enter_request(entry(purpose, conversation_id=guest.conversation_id))
+        (line,) = await store.ledger_lines(LedgerScope())
+        assert (line.owner, line.purpose) == (OWNER, purpose)
 
     async def test_an_entry_of_no_conversation(self, store: Store) -> None:
         await store.enter_request(entry("other"))
