@@ -349,8 +349,16 @@ class Mailbox(Protocol):
 class Archive(LedgerReader, Protocol):
     """Looking at what is stored. Reads only."""
 
-    async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
-        """Best first. Any text is a valid query; copies are folded into their originals."""
+    async def search(
+        self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
+    ) -> list[Hit]:
+        """Best first. Any text is a valid query; copies are folded into their originals.
+
+        ``before_id``: who asks is not what is looked for. From this message on only results of
+        tools count (a long turn is compressed while it runs); the rest is neither found, nor named
+        as newer, nor has it a part in what another one scores. An original's id bounds its copies
+        too.
+        """
         ...
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:

@@ -546,12 +546,20 @@ class MemoryStore:
 
     # archive
 
-    async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
+    async def search(
+        self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
+    ) -> list[Hit]:
         question = read_question(clean(query))
         if limit <= 0 or not question.text:
             return []
         said = {row.id: row for row in sorted(self._originals(scope), key=lambda row: row.id)}
-        candidates = {i: c for i, row in said.items() if (c := _candidate(row)) is not None}
+        bound = math.inf if before_id is None else before_id
+        candidates = {
+            i: c
+            for i, row in said.items()
+            if i < bound or row.message["role"] == "tool"
+            if (c := _candidate(row)) is not None
+        }
         found = [
             replace(c, match=1.0)
             for c in candidates.values()

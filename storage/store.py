@@ -92,8 +92,10 @@ class SqlArchive:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
-    async def search(self, query: str, scope: SearchScope, *, limit: int = 10) -> list[Hit]:
-        return await self._reading.read(search.search, query, scope, limit)
+    async def search(
+        self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
+    ) -> list[Hit]:
+        return await self._reading.read(search.search, query, scope, limit, before_id)
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
         return await self._reading.read(search.window, message_id, before, after)

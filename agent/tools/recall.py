@@ -27,7 +27,7 @@ _ROW_REF = re.compile(r"(m?)(\d{1,18})")
 _AROUND_CHARS = 600
 MAX_SKIP = 200
 _SPARE = 12
-"""Hits asked for beyond those wanted: some are this turn's own, one more says that there are."""
+"""Hits asked for beyond those wanted: phrasings share some, one more says that there are."""
 _NOTHING = "Nothing found. Other words, or fewer, may help."
 _NO_MORE = "No more hits."
 
@@ -35,12 +35,13 @@ _SCHEMA = ToolSchema(
     name="recall",
     description=(
         "Look up what was said earlier and is no longer in view: all of this conversation since it "
-        "began, word for word, summaries or not, tool results included. Use it before you say that "
-        "you do not remember, and whenever an exact value matters (a path, a number, a name, an "
-        "error, a rule) that a summary only touches. Three ways: search with `queries`; open one "
-        'message whole with `ref` (a mark like "recall ref m123" names one); read what was said '
-        "around a hit with `around`. A hit is one line with its reference, date and role; what "
-        "holds now is usually the newest, and a hit says if a newer one has the same words."
+        "began, in a direct chat the person's other conversations too (in a group never), word for "
+        "word, summaries or not, tool results included. Use it before you say that you do not "
+        "remember, and whenever an exact value matters (a path, a number, a name, an error, a "
+        "rule) that a summary only touches. Three ways: search with `queries`; open one message "
+        'whole with `ref` (a mark like "recall ref m123" names one); read what was said around a '
+        "hit with `around`. A hit is one line with its reference, date and role; what holds now is "
+        "usually the newest, and a hit says if a newer one has the same words."
     ),
     parameters={
         "type": "object",
@@ -118,8 +119,11 @@ class RecallTool:
         self, queries: Sequence[str], limit: int, skip: int, context: ToolContext
     ) -> ToolResult:
         wanted = skip + limit + _SPARE
-        found = [await self._archive.search(q, _scope(context), limit=wanted) for q in queries]
-        hits = [h for h in merge_hits(found) if _is_earlier(h, context)]
+        # The question, and what this turn said to it, is not what is looked for.
+        asked, scope = context.user_row_id or None, _scope(context)
+        hits = merge_hits(
+            [await self._archive.search(q, scope, limit=wanted, before_id=asked) for q in queries]
+        )
         shown = hits[skip : skip + limit]
         if not shown:
             return ToolResult(_NO_MORE if skip else _NOTHING)
@@ -257,14 +261,6 @@ def _scopes(context: ToolContext) -> list[SearchScope]:
 
 def _scope(context: ToolContext) -> SearchScope:
     return _scopes(context)[-1]
-
-
-def _is_earlier(hit: Hit, context: ToolContext) -> bool:
-    """The question itself, and what this turn said to it, is not what is looked for.
-
-    A result of this turn may be: a long turn is compressed while it runs.
-    """
-    return hit.message_id < context.user_row_id or not context.user_row_id or hit.role == "tool"
 
 
 def _queries(value: object) -> list[str]:

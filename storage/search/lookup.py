@@ -45,12 +45,18 @@ so many times as large as what can match: then each match is asked for its sessi
 _COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
 
 
-def search(db: sqlite3.Connection, query: str, scope: SearchScope, limit: int) -> list[Hit]:
+def search(
+    db: sqlite3.Connection,
+    query: str,
+    scope: SearchScope,
+    limit: int,
+    before_id: int | None = None,
+) -> list[Hit]:
     """`agent.store_ports.Archive.search`."""
     question = read_question(clean(query))
     if limit <= 0 or not question.text:
         return []
-    reach = reach_of(db, scope)
+    reach = reach_of(db, scope, before_id)
     matches, rarities = find_candidates(db, question, reach)
     found = read_candidates(db, matches, reach) if matches else []
     if not found:
@@ -140,10 +146,18 @@ def _by_index(
             " AND (SELECT m.session_id FROM messages m WHERE m.id = message_index.rowid) IN"
             " (SELECT value FROM json_each(?))"
         )
+    parameters: list[Any] = [match, reach.session_ids] if inside else [match]
+    if reach.before_id is not None:
+        # Here and not only when they are read: a long turn would fill the places of others.
+        inside += (
+            " AND (+rowid < ? OR +rowid IN"
+            " (SELECT m.id FROM messages m WHERE m.id >= ? AND m.role = 'tool'))"
+        )
+        parameters += [reach.before_id] * 2
     found = db.execute(
         "SELECT rowid, -rank FROM message_index WHERE message_index MATCH ?"
         f"{inside} ORDER BY rank LIMIT {CANDIDATES}",
-        (match, reach.session_ids) if inside else (match,),
+        parameters,
     )
     return dict(found.fetchall())
 
@@ -159,6 +173,9 @@ def _by_scan(
     if reach.upto is not None:
         conditions.append("session_id IN (SELECT value FROM json_each(?))")
         parameters.append(reach.session_ids)
+    if reach.before_id is not None:
+        conditions.append("(id < ? OR role = 'tool')")
+        parameters.append(reach.before_id)
     if upto is not None:
         conditions.append("id <= ?")
         parameters.append(upto)
@@ -188,7 +205,7 @@ def read_candidates(
         f" AND NOT {TAKEN_BACK} ORDER BY id",
         ids,
     )
-    candidates = (_candidate(row, matches[row[0]]) for row in found)
+    candidates = (_candidate(row, matches[row[0]]) for row in found if reach.counts(row[0], row[2]))
     return [c for c in candidates if c is not None and reach.sees(c.session_id, c.message_id)]
 
 

@@ -1,4 +1,4 @@
-"""Owns which sessions a search may see: a conversation's own line, or all that is one person's."""
+"""Owns what a search may see: a conversation's own line or a person's all, and until when."""
 
 from __future__ import annotations
 
@@ -39,10 +39,16 @@ class Reach:
     """Session → the newest message of it; None: everything."""
     size: int
     """About so many messages; 0 for everything."""
+    before_id: int | None = None
+    """From this message on only results of tools count; None: all do."""
 
     def sees(self, session_id: str, message_id: int) -> bool:
         """May this message be shown?"""
         return self.upto is None or message_id <= self.upto.get(session_id, 0)
+
+    def counts(self, message_id: int, role: str) -> bool:
+        """Is this none of what was said by the question and to it?"""
+        return self.before_id is None or message_id < self.before_id or role == "tool"
 
     @property
     def session_ids(self) -> str:
@@ -50,11 +56,11 @@ class Reach:
         return json.dumps(list(self.upto or ()))
 
 
-def reach_of(db: sqlite3.Connection, scope: SearchScope) -> Reach:
+def reach_of(db: sqlite3.Connection, scope: SearchScope, before_id: int | None = None) -> Reach:
     """The sessions that a scope covers; a cycle made by hand ends like any other line."""
     conditions = {"s.conversation_id = ?": scope.conversation_id, _OF_OWNER: scope.owner}
     used = {sql: value for sql, value in conditions.items() if value is not None}
     if not used:
-        return Reach(None, 0)
+        return Reach(None, 0, before_id)
     found = db.execute(_LINE.format(seed=" AND ".join(used)), tuple(used.values())).fetchall()
-    return Reach({row[0]: row[1] for row in found}, sum(row[2] for row in found))
+    return Reach({row[0]: row[1] for row in found}, sum(row[2] for row in found), before_id)

@@ -942,6 +942,53 @@ class ArchiveContract:
         assert await store.search("budget", SearchScope(), limit=0) == []
         assert await store.search("budget", SearchScope(), limit=-1) == []
 
+    async def test_who_asks_is_not_found(self, store: Store) -> None:
+        """Nor named as newer, nor is the answer just before the question lifted by it."""
+        code, between = said("My locker code is 4711."), [said("well")] * 4
+        told = await talk(store, code, *between, said("It rained 12 days."))
+        fact, unrelated = told.rows[1].id, told.rows[-1].id
+        asking = await begin(store, "what is my locker code number?")
+        answer = [said("your locker code is being looked up"), said("my locker code, 1 moment")]
+        await store.append(asking, asking.session_id, answer)
+        scope = SearchScope(conversation_id=asking.conversation_id)
+        query = "what is my locker code number?"
+        hits = await store.search(query, scope, before_id=asking.user_row_id)
+        assert (hits[0].message_id, hits[0].newer_id) == (fact, None)
+        assert unrelated not in {h.message_id for h in hits}
+        assert all(h.message_id < asking.user_row_id for h in hits)
+        unbound = await store.search(query, scope)
+        assert unrelated in {h.message_id for h in unbound}
+
+    async def test_who_asks_is_not_found_in_a_copy_either(self, store: Store) -> None:
+        """A compression in the same turn carries the question on; its original is what counts."""
+        told = await talk(store, said("the locker code is ZEBRA-1"))
+        asking = await begin(store, "the locker code?")
+        await store.append(asking, asking.session_id, [calling("c"), result("c", "no locker")])
+        loaded = await store.load(asking.session_id)
+        kept = (Keep(row.id) for row in loaded.rows if row.id >= asking.user_row_id)
+        await store.split(split_of(loaded, SUMMARY, *kept))
+        scope = SearchScope(conversation_id=asking.conversation_id)
+        found = await store.search("locker code", scope, before_id=asking.user_row_id)
+        assert {h.message_id: h.role for h in found} == {
+            told.rows[1].id: "assistant",
+            loaded.rows[-1].id: "tool",
+        }
+
+    @pytest.mark.parametrize("before_id", [-1, 0, 1, 2, 10**15])
+    async def test_any_bound_of_a_search(self, store: Store, before_id: int) -> None:
+        loaded = await talk(store, said("swordfish"), said("marlin, not swordfish"))
+        found = await store.search("swordfish", SearchScope(), before_id=before_id)
+        expected = {row.id for row in loaded.rows[1:] if row.id < before_id}
+        assert {h.message_id for h in found} == expected
+
+    async def test_a_long_turn_leaves_the_places_to_others(self, store: Store) -> None:
+        told = await talk(store, said(f"the swordfish swam {'on and ' * 40}away"))
+        asking = await begin(store, "swordfish?")
+        await store.append(asking, asking.session_id, [said("swordfish")] * 150)
+        scope = SearchScope(conversation_id=asking.conversation_id)
+        (hit,) = await store.search("swordfish", scope, before_id=asking.user_row_id)
+        assert hit.message_id == told.rows[1].id
+
     async def test_a_window_shows_the_originals_around(self, store: Store) -> None:
         loaded = await talk(store, *(said(str(n)) for n in range(6)))
         middle = loaded.rows[3]

@@ -114,6 +114,7 @@ def looking(tx: Transaction) -> None:
         SearchScope(owner=OWNER),
     ):
         search.search(connection, "when was hello said?", scope, 5)
+        search.search(connection, "when was hello said?", scope, 5, before_id=2)
         search.in_scope(connection, scope, 1)
         search.result_of_call(connection, scope, "call_1")
     search.all_rows(connection, conversation.tip_session_id)

@@ -109,6 +109,15 @@ async def test_what_is_said_meanwhile_is_found_at_once(
     assert len(await ids_found(store, "swordfish")) == 20
 
 
+async def test_who_asks_is_not_found_by_looking_through_either(path: Path, store: SqlStore) -> None:
+    told = await talk(store, said("a swordfish"))
+    await talk(store, *(said(f"swordfish {n}") for n in range(150)))
+    run_sql(path, "UPDATE facts SET value = '0' WHERE name = 'segmenter'")
+    asked = told.rows[-1].id + 1
+    (hit,) = await store.search("swordfish", SearchScope(), before_id=asked)
+    assert (hit.message_id, hit.newer_id) == (told.rows[-1].id, None)
+
+
 async def test_it_goes_on_after_a_restart_where_it_was(
     path: Path, store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,27 @@ async def test_the_question_does_not_find_itself(archived: Archived) -> None:
     assert f"m{archived.row_ids['mine'][0]} " in text
 
 
+async def test_a_question_does_not_make_what_it_asks_for_outdated(archived: Archived) -> None:
+    await archived.talk("mine", "t:1", "The locker code is ZEBRA-1.", "It rained 12 days.")
+    fact = archived.row_ids["mine"][-2]
+    await archived.talk("mine", "t:1", "what is the locker code number?")
+    asked = archived.row_ids["mine"][-1]
+    text = await archived.ask(
+        archived.context("mine", "t:1", now=asked),
+        queries=["what is the locker code number?", "locker code"],
+    )
+    best = text.splitlines()[1]
+    assert best.startswith(f"m{fact} · ")
+    assert "newer" not in best
+    assert f"m{asked}" not in text
+
+
+def test_the_model_is_told_where_recall_looks() -> None:
+    described = RecallTool.schema.description
+    assert "in a direct chat" in described
+    assert "other conversations" in described
+
+
 async def test_short_cjk_words_are_found(archived: Archived) -> None:
     text = await archived.ask(archived.context("mine", "t:1"), queries=["蓝色"])
     assert f"m{archived.row_ids['mine'][2]} " in text
