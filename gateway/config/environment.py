@@ -163,5 +163,9 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
 def _from_file(path: Path, what: str) -> str | None:
     try:
         return path.read_text(encoding="utf-8").strip() or None
-    except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError([f"{what}: {path} can not be read: {exc}"]) from exc
+    except FileNotFoundError as exc:
+        raise ConfigError([f"{what}: {path} can not be read: no such file"]) from exc
+    except OSError as exc:
+        raise ConfigError([f"{what}: {path} can not be read: {exc.strerror or exc}"]) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError([f"{what}: {path} can not be read: it is no UTF-8 text"]) from exc

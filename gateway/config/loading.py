@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from agent.errors import ConfigError
+from gateway.config.hints import is_secret, shape_of_section, unknown_key
 from gateway.config.models import Config
 
 PassedThrough = dict[str, Any]
@@ -78,7 +78,9 @@ def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise ConfigError([f"{where}: not valid YAML: {exc.problem or exc.context}"]) from exc
+        problem = exc.problem or exc.context or ""
+        tab = ": indent with spaces, not tabs" if "\\t" in problem or "tab" in problem else ""
+        raise ConfigError([f"{where}: not valid YAML: {problem}{tab}"]) from exc
     except yaml.YAMLError as exc:
         raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
     except ValueError as exc:  # a date or a number that YAML takes for one and Python does not
@@ -145,10 +147,13 @@ def _explain(error: dict[str, Any], name: str, lines: _Lines) -> tuple[int, str]
     line = lines.get(loc, 1)
     where = f"{name}:{line}: {path}"
     if error["type"] == "extra_forbidden":
-        return line, f"{where}: unknown key{_nearest(loc)}"
+        return line, f"{where}: {unknown_key(loc)}"
+    if error["type"] in ("model_type", "model_attributes_type") and loc:
+        return line, f"{where}: {shape_of_section(loc)}"
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
     plain = isinstance(value, str | int | float | bool | None) and repr(value) not in message
+    plain = plain and not is_secret(loc[-1:])
     shown = f" (it is {value!r})" if plain else ""
     return line, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
@@ -158,46 +163,6 @@ def _is_branch_label(part: Any) -> bool:
     return isinstance(part, str) and (
         part.startswith(("literal[", "constrained-", "function-", "list[")) or part == "bool"
     )
-
-
-def _nearest(loc: tuple[Any, ...]) -> str:
-    """A hint with the most similar key, in this section first, anywhere otherwise."""
-    wrong = str(loc[-1])
-    section = _section_at(loc[:-1])
-    prefix = ".".join(str(p) for p in loc[:-1])
-    here = difflib.get_close_matches(wrong, list(section.model_fields), n=1, cutoff=0.6)
-    if here:
-        return f"; did you mean {prefix + '.' if prefix else ''}{here[0]}?"
-    everywhere = {path.rsplit(".", 1)[-1]: path for path in all_paths(Config)}
-    close = difflib.get_close_matches(wrong, list(everywhere), n=1, cutoff=0.6)
-    return f"; did you mean {everywhere[close[0]]}?" if close else ""
-
-
-def _section_at(loc: tuple[Any, ...]) -> type[BaseModel]:
-    section: type[BaseModel] = Config
-    for part in loc:
-        field = section.model_fields.get(str(part))
-        inner = _model_in(field.annotation) if field else None
-        if inner is None:
-            break
-        section = inner
-    return section
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
-
-
-def all_paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted path that a section knows."""
-    for key, field in section.model_fields.items():
-        yield prefix + key
-        inner = _model_in(field.annotation)
-        if inner is not None:
-            yield from all_paths(inner, f"{prefix}{key}.")
 
 
 def _kind(value: Any) -> str:

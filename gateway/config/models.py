@@ -47,6 +47,10 @@ def _off_is_text(value: Any) -> Any:
     return "off" if value is False else value
 
 
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
 def _switch(value: Any) -> Any:
     if value != "auto" and not isinstance(value, bool):
         raise ValueError("must be auto, true or false")
@@ -238,7 +242,7 @@ class Budget(Section):
 class Logging(Section):
     """The log on standard error."""
 
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)] = "INFO"
     format: Literal["auto", "plain", "json"] = "auto"
 
 

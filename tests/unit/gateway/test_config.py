@@ -28,7 +28,8 @@ def test_shipped_file_holds_exactly_the_defaults() -> None:
 
 
 def test_shipped_file_names_every_key() -> None:
-    from gateway.config.loading import _parse_yaml, all_paths
+    from gateway.config.hints import all_paths
+    from gateway.config.loading import _parse_yaml
 
     _, lines = _parse_yaml(SHIPPED.read_text(encoding="utf-8"), "config.yaml")
     written = {".".join(map(str, path)) for path in lines}
@@ -43,9 +44,17 @@ def test_shipped_file_names_every_key() -> None:
             "c.yaml:2: compression.treshold: unknown key; did you mean compression.threshold?",
         ),
         (
-            "gateway: {alow_from: []}",
-            "c.yaml:1: gateway.alow_from: unknown key; did you mean discord.allow_from?",
+            "alow_from: []",
+            "c.yaml:1: alow_from: unknown key; did you mean discord.allow_from?",
         ),
+        ("model: {max_token: 5}", "model.max_token: unknown key; did you mean model.max_tokens?"),
+        (
+            "logging: DEBUG",
+            "c.yaml:1: logging: must be a section with keys, e.g. logging: {level: DEBUG}",
+        ),
+        ("gateway: {http: 80}", "must be a section with keys, e.g. http: {host: 127.0.0.1}"),
+        ("a:\n\tb: 1", ": indent with spaces, not tabs"),
+        ("\ta: 1", ": indent with spaces, not tabs"),
         ("agent: {tools: {shel: true}}", "did you mean agent.tools.shell?"),
         ("compresion: {}", "c.yaml:1: compresion: unknown key; did you mean compression?"),
         ("compression: {threshold: '50%'}", "compression.threshold: input should be a valid num"),
@@ -84,6 +93,41 @@ def test_shipped_file_names_every_key() -> None:
 )
 def test_every_mistake_is_named(text: str, expected: str) -> None:
     assert any(expected in line for line in problems(text)), problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("model: {api_key: sk-hush}", "ANTHROPIC_API_KEY"),
+        ("ANTHROPIC_API_KEY: sk-hush", "ANTHROPIC_API_KEY"),
+        ("password: sk-hush", "ANTHROPIC_API_KEY"),
+        ("telegram: {bot_token: sk-hush}", "TELEGRAM_BOT_TOKEN"),
+        ("telegram: {webhook: {API-Key: sk-hush}}", "TELEGRAM_BOT_TOKEN"),
+        ("TELEGRAM_BOT_TOKEN: sk-hush", "TELEGRAM_BOT_TOKEN"),
+        ("discord: {client_secret: [sk-hush]}", "DISCORD_BOT_TOKEN"),
+    ],
+)
+def test_a_secret_is_sent_where_it_belongs(text: str, variable: str) -> None:
+    (problem,) = problems(text)
+    wanted = f"secrets do not belong in this file; set {variable} in the environment, or {variable}"
+    assert problem.endswith(f"{wanted}_FILE")
+    assert "hush" not in problem
+    assert "did you mean" not in problem
+
+
+def test_a_secret_of_the_wrong_kind_is_not_shown() -> None:
+    (problem,) = problems("telegram: {webhook: {secret: 471147}}")
+    assert "telegram.webhook.secret" in problem
+    assert "471147" not in problem
+
+
+def test_a_key_of_another_section_is_not_suggested_for_a_nested_one() -> None:
+    assert problems("gateway: {alow_from: []}") == ["c.yaml:1: gateway.alow_from: unknown key"]
+
+
+def test_the_level_of_the_log_in_any_case() -> None:
+    assert parse_config("logging: {level: debug}", "c")[0].logging.level == "DEBUG"
+    assert problems("logging: {level: loud}")
 
 
 def test_aliases_of_aliases_do_not_fill_the_memory() -> None:
@@ -214,7 +258,8 @@ class TestEnvironment:
         assert read_secrets({"ANTHROPIC_API_KEY": "  "}).anthropic_api_key is None
 
     def test_missing_secret_file_is_an_error(self) -> None:
-        with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN_FILE"):
+        wanted = "TELEGRAM_BOT_TOKEN_FILE: /nope/none can not be read: no such file"
+        with pytest.raises(ConfigError, match=wanted):
             read_secrets({"TELEGRAM_BOT_TOKEN_FILE": "/nope/none"})
 
     def test_unreadable_credential_is_an_error_in_words(self, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from agent.simulation.settings import Choice
 from agent.simulation.trace import read_trace
 from gateway.cli.main import main
 from gateway.cli.simulate import SIMULATED, choice_of
-from gateway.config.loading import all_paths
+from gateway.config.hints import all_paths
 from gateway.config.models import Config
 from storage.sqlite import open_store
 from tests.contract.lineage_suite import compress
