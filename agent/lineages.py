@@ -59,6 +59,8 @@ class Undone:
     """The tip as it is now."""
     removed: tuple[Row, ...]
     """In order; the first one is what the person had said. Empty: there was nothing."""
+    behind_summary: bool = False
+    """A summary stands in what is left: the next undo can not go beyond it."""
     owed: tuple[OutboxItem, ...] = ()
     """The answer, where the command's own row was answered with it."""
 

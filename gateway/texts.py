@@ -14,7 +14,10 @@ ADMIN_ONLY = (
     "This conversation is shared, so only an admin of this bot may do that. "
     "Please ask one; /whoami shows your id."
 )
-NOTHING_TO_RETRY = "There is no message here that I could ask again. Just write it."
+NOTHING_TO_RETRY = (
+    "There is no message here that I could ask again. Just write it; if a compression has "
+    "condensed it, /uncompress brings it back, then /retry can go on."
+)
 STILL_RUNNING = "Something is still running here. Please wait for it, or end it with /stop first."
 MICRO_USAGE = (
     "/micro shows whether older answers are condensed here one by one; /micro on, off or inherit "

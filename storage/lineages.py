@@ -24,7 +24,7 @@ from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.repair import plan_repair
 from storage.titles import clean_title, unique_title
-from storage.undoing import OPENING_CHARS, Backwards, undo_start, woven
+from storage.undoing import OPENING_CHARS, Backwards, has_summary, undo_start, woven
 
 _INFO = (
     "SELECT c.id, c.owner, c.session_key, c.tip_session_id, tip.title, c.created_at,"
@@ -145,8 +145,10 @@ def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering
     if answering is not None and mailbox.all_answered(tx, (answering.inbox_id,)):
         raise StaleTurn("this command was answered before")
     turns.require_rest(tx, conversation_id)
-    removed = _take_back(tx, tip, count) if tip.ended_at is None else ()
-    undone = Undone(sessions.session(tx, tip.id), removed)
+    active = rows.active_rows(tx, tip.id)
+    removed = _take_back(tx, tip, active, count) if tip.ended_at is None else ()
+    left = active[: len(active) - len(removed)]
+    undone = Undone(sessions.session(tx, tip.id), removed, has_summary(left))
     if answering is None:
         return undone
     owed = mailbox.answer_inbox(tx, (answering.inbox_id,), (answering.words(undone),))
@@ -154,8 +156,7 @@ def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering
     return replace(undone, owed=owed)
 
 
-def _take_back(tx: Transaction, tip: Session, count: int) -> tuple[Row, ...]:
-    active = rows.active_rows(tx, tip.id)
+def _take_back(tx: Transaction, tip: Session, active: Sequence[Row], count: int) -> tuple[Row, ...]:
     start = undo_start(active, count)
     if start is None:
         return ()
@@ -177,7 +178,7 @@ def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
     tip = turns.healed_tip(tx, conversation)
     if tip.ended_at is not None:
         return None
-    removed = _take_back(tx, tip, 1)
+    removed = _take_back(tx, tip, rows.active_rows(tx, tip.id), 1)
     if not removed:
         return None
     faultpoint("retry.took_back")

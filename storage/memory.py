@@ -72,6 +72,7 @@ from storage.search.ranking import Candidate, best_first, rarity_among
 from storage.search.snippet import snippet
 from storage.segment import folded, indexable_text
 from storage.turns import address_of_key
+from storage.undoing import has_summary
 
 
 @dataclass(slots=True)
@@ -283,7 +284,7 @@ class MemoryStore:
             raise StaleTurn("this command was answered before")
         self._tables.require_rest(conversation_id)
         removed = self._lineages.take_back(tip, turns) if tip.session.ended_at is None else ()
-        undone = Undone(tip.session, removed)
+        undone = Undone(tip.session, removed, has_summary(tip.rows))
         if answering is None:
             return undone
         self._mail.answer((answering.inbox_id,))

@@ -28,6 +28,11 @@ def undo_start(rows: Sequence[Row], turns: int) -> int | None:
     return start
 
 
+def has_summary(rows: Iterable[Row]) -> bool:
+    """Does a summary speak for messages that are not in the list any more?"""
+    return any(row.kind == "summary" for row in rows)
+
+
 class Backwards:
     """Walks a lineage from its tip to the root and says where the newest compression was.
 

@@ -135,7 +135,7 @@ def sizes(last: CompressionReport) -> str:
         return "done by a context engine that does not tell its figures."
     return (
         f"{counted(last.rows_before, 'message')} with {last.tokens_before:,} tokens became "
-        f"{last.rows_after:,} with {last.tokens_after:,}."
+        f"{last.rows_after:,} with {last.tokens_after:,} (messages alone)."
     )
 
 

@@ -200,6 +200,6 @@ def _cache(words: str, usage: UsageTotals | None = None) -> str:
 
 def _context(session: Session, due: CompactionDecision) -> str:
     if session.compression.awaiting_usage:
-        return "not known until the next answer (it was just compressed)"
+        return f"about {due.tokens:,} tokens (estimated; it was just compressed)"
     source = "measured" if session.anchor is not None else "estimated"
     return f"{due.tokens:,} tokens ({source})"

@@ -95,8 +95,13 @@ async def _within_reach(host: CommandHost, call: Call) -> Sequence[ConversationI
         info
         for info in infos
         if owner in (None, info.owner)
-        and (info.opening or info.message_count or (here is not None and info.id == here.id))
+        and (_holds_something(info) or (here is not None and info.id == here.id))
     ]
+
+
+def _holds_something(info: ConversationInfo) -> bool:
+    """Is there anything to go on with? A copy may hold nothing but a summary."""
+    return bool(info.opening or info.message_count) or info.last_message_at is not None
 
 
 def _listed(host: CommandHost, call: Call, infos: Sequence[ConversationInfo]) -> str:

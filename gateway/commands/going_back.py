@@ -22,8 +22,11 @@ async def undo(host: CommandHost, call: Call) -> Answer:
     if conversation is None:
         return texts.NO_CONVERSATION
 
+    # Read before: the words are made inside the transaction.
+    can_uncompress = bool(await host.lineages.uncompressed(conversation.tip_session_id))
+
     def words(undone: Undone) -> OutboxDraft:
-        return OutboxDraft(call.record.address, _told(undone, turns), "command")
+        return OutboxDraft(call.record.address, _told(undone, turns, can_uncompress), "command")
 
     try:
         undone = await host.lineages.undo(
@@ -46,12 +49,17 @@ def _number(argument: str) -> int | None:
     return int(argument) if re.fullmatch(r"0*[1-9][0-9]{0,3}", argument) else None
 
 
-def _told(undone: Undone, asked: int) -> str:
+def _told(undone: Undone, asked: int, can_uncompress: bool) -> str:
     said = [
         text_of(row.message["content"])
         for row in undone.removed
         if is_real_user(row.message, row.kind)
     ]
+    limit = lineage_text.NOTHING_FURTHER_BACK
+    if undone.behind_summary:
+        behind = lineage_text.BEHIND_THE_SUMMARY
+        limit = behind if can_uncompress else lineage_text.ONLY_A_SUMMARY
     if not said:
-        return lineage_text.NOTHING_TO_TAKE_BACK
-    return lineage_text.taken_back(said, asked)
+        nothing = lineage_text.NOTHING_TO_TAKE_BACK
+        return f"{nothing} {limit}" if undone.behind_summary else nothing
+    return lineage_text.taken_back(said, asked, limit)

@@ -80,7 +80,7 @@ async def uncompress(host: CommandHost, call: Call) -> str:
         return lineage_text.uncompressed(session.message_count, tokens, limit)
     rows = await host.lineages.uncompressed(session.id)
     if not rows:
-        return lineage_text.NOT_COMPRESSED_YET
+        return await _nothing_compressed(host, loaded)
     tokens = estimate_prefix_tokens(session.prefix) + sum(row.tokens for row in rows)
     if tokens >= limit:
         return lineage_text.does_not_fit(tokens, limit, triggers.window_tokens)
@@ -98,6 +98,18 @@ async def uncompress(host: CommandHost, call: Call) -> str:
     if not result.applied:
         return lineage_text.MOVED_ON
     return lineage_text.uncompressed(result.tip.message_count, tokens, limit)
+
+
+async def _nothing_compressed(host: CommandHost, loaded: LoadedSession) -> str:
+    """Why there is nothing to undo: never compressed, undone already, or compressed elsewhere."""
+    chain = await host.sessions.lineage(loaded.session.id)
+    origin_id = chain[0].parent_session_id if chain[0].link == "branch" else None
+    if origin_id is not None and any(row.kind == "summary" for row in loaded.rows):
+        origin = await host.sessions.session(origin_id)
+        return lineage_text.copied_summary(origin.conversation_id)
+    if any(session.end_reason == "uncompress" for session in chain):
+        return lineage_text.UNCOMPRESSED_ALREADY
+    return lineage_text.NOT_COMPRESSED_YET
 
 
 def hold_limit(triggers: Triggers) -> int:

@@ -8,13 +8,18 @@ from agent.lineages import ConversationInfo
 from gateway.commands.contract import counted
 from gateway.commands.wording import ago, shown
 
-NOTHING_TO_TAKE_BACK = (
-    "There is no message here that I could take back. What a compression has condensed stays as it "
-    "is; /uncompress brings it back first."
-)
+NOTHING_TO_TAKE_BACK = "There is no message here that I could take back."
 UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo 3 the last three."
 NOT_COMPRESSED_YET = (
     "Nothing has been compressed in this conversation, so there is nothing to undo."
+)
+UNCOMPRESSED_ALREADY = (
+    "The last compression is taken back already; everything is here word for word."
+)
+NOTHING_FURTHER_BACK = "I can not go further back than that."
+ONLY_A_SUMMARY = "Further back is only the summary of the conversation that this is a copy of."
+BEHIND_THE_SUMMARY = (
+    "Further back is only the summary; /uncompress brings the messages back, then /undo can go on."
 )
 MOVED_ON = "The conversation moved on in that moment, so I left it as it is. Please try again."
 NOTHING_TO_BRANCH = "There is nothing in this conversation yet that a copy could hold."
@@ -32,13 +37,14 @@ RESUME_HINT = "/resume and its number or name leads to one of them."
 # --- going back ---------------------------------------------------------------------------------
 
 
-def taken_back(said: Sequence[str], asked: int) -> str:
-    """What an undo took, in order."""
-    what = "your last message" if len(said) == 1 else f"your last {len(said)} messages"
-    lines = [f"Taken back: {what} and all that came of it."]
+def taken_back(said: Sequence[str], asked: int, limit: str) -> str:
+    """What an undo took, in order. ``limit``: why it could not take more, in words."""
+    one = len(said) == 1
+    what = "your last message" if one else f"your last {len(said)} messages"
+    lines = [f"Taken back: {what} and all that came of {'it' if one else 'them'}."]
     lines += [f"- {shown(text) or '(no text)'}" for text in said]
     if len(said) < asked:
-        lines.append("I can not go further back than that.")
+        lines.append(limit)
     lines.append("The chat still shows it, but I do not know it any more. Just write on.")
     return "\n".join(lines)
 
@@ -49,6 +55,15 @@ def uncompressed(messages: int, tokens: int, hold_tokens: int) -> str:
         f"Uncompressed: {counted(messages, 'message')} word for word again, about {tokens:,} "
         f"tokens. I will not compress this conversation by myself before it has "
         f"{hold_tokens:,} tokens; /compress with a topic does it your way."
+    )
+
+
+def copied_summary(origin_id: str) -> str:
+    """An /uncompress in a copy that was made behind the summary."""
+    return (
+        "This is a copy that began with the summary, so I have no more than that here. The "
+        f"messages themselves are in the conversation that it comes from: /resume {origin_id} "
+        "leads there."
     )
 
 
@@ -87,7 +102,11 @@ def name_of(info: ConversationInfo) -> str:
     """What a conversation is called, or else how it began."""
     if info.title and (title := shown(info.title)):
         return f"“{title}”"
-    return shown(info.opening) or "(nothing said yet)"
+    if opening := shown(info.opening):
+        return opening
+    # Its list holds something, and nobody said it: a copy of a conversation behind its summary.
+    summary_only = info.last_message_at is not None and not info.message_count
+    return "(only a summary so far)" if summary_only else "(nothing said yet)"
 
 
 def listing(infos: Sequence[ConversationInfo], session_key: str, now: float, more: int) -> str:

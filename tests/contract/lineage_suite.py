@@ -381,6 +381,7 @@ class UndoContract:
         assert {row.id for row in await store.all_rows(before.id)} >= {r.id for r in loaded.rows}
         undone = await store.undo(cid, 9)
         assert contents(undone.removed)[0] == "u0"
+        assert not undone.behind_summary
         empty = await store.load(before.id)
         assert empty.rows == ()
         assert (await store.undo(cid)).removed == ()
@@ -414,7 +415,9 @@ class UndoContract:
         changed = await store.split(split_of(loaded, keep[0], keep[1], SUMMARY, *keep[2:]))
         undone = await store.undo(changed.tip.conversation_id, 5)
         assert contents(undone.removed) == ["u2", "two"]
-        assert (await store.undo(changed.tip.conversation_id)).removed == ()
+        assert undone.behind_summary
+        again = await store.undo(changed.tip.conversation_id)
+        assert (again.removed, again.behind_summary) == ((), True)
 
     async def test_not_while_a_turn_is_at_work(self, store: Store) -> None:
         ticket = await begin(store)

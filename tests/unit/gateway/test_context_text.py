@@ -100,7 +100,8 @@ Largest: a tool's answer (recall) m512, 8,100 tokens
 The size is what the model's provider counted 3 minutes ago, with an estimate of what came since.
 159,000 tokens are free; my next answer may take 8,192 of them.
 
-Last compression, 2 hours ago: 142 messages with 93,000 tokens became 24 with 12,000.
+Last compression, 2 hours ago: 142 messages with 93,000 tokens became 24 with 12,000 \
+(messages alone).
 118 messages went into the summary, 31 of them yours: 24 quoted word for word, 7 to be looked up.
 Kept to the letter: 40 exact names, numbers and paths.
 The summary was written by claude-haiku-5-5: 41,000 tokens read, 1,900 written, 12 s, about $0.0050.

@@ -135,7 +135,7 @@ async def test_undo_more_than_there_is(rig: Rig) -> None:
     for text in ("one", "two", "three"):
         await say(rig, text)
     answer = await say(rig, "/undo 2")
-    assert "your last 2 messages" in answer
+    assert "your last 2 messages and all that came of them." in answer
     assert "- two\n- three" in answer
     answer = await say(rig, "/undo 99")
     assert "- one" in answer
@@ -157,9 +157,32 @@ async def test_undo_stops_at_a_summary(rig: Rig) -> None:
     for text in ("one", "two", "three"):
         await say(rig, text)
     await compress(rig)
-    assert "- three" in await say(rig, "/undo 5")
+    answer = await say(rig, "/undo 5")
+    assert "- three" in answer
+    assert lineage_text.BEHIND_THE_SUMMARY in answer
     assert await words(rig) == ["what was said"]
-    assert await say(rig, "/undo") == lineage_text.NOTHING_TO_TAKE_BACK
+    answer = await say(rig, "/undo")
+    assert answer == f"{lineage_text.NOTHING_TO_TAKE_BACK} {lineage_text.BEHIND_THE_SUMMARY}"
+    assert "/uncompress brings it back" in await say(rig, "/retry")
+    await say(rig, "/uncompress")
+    assert "- two" in await say(rig, "/undo"), "three was taken back before"
+    assert lineage_text.BEHIND_THE_SUMMARY not in await say(rig, "/undo 9")
+
+
+async def test_a_copy_behind_a_summary_says_where_the_messages_are(rig: Rig) -> None:
+    for text in ("one", "two"):
+        await say(rig, text)
+    await compress(rig)
+    origin = (await tip(rig)).conversation_id
+    await say(rig, "/undo")
+    await say(rig, "/branch")
+    assert lineage_text.ONLY_A_SUMMARY in await say(rig, "/undo")
+    assert f"/resume {origin} leads there" in await say(rig, "/uncompress")
+    fork = (await tip(rig)).conversation_id
+    assert "(only a summary so far): 0 messages" in await say(rig, "/sessions")
+    await say(rig, f"/resume {origin}")
+    assert "(only a summary so far)" in await say(rig, "/sessions")
+    assert "Back in (only a summary so far)" in await say(rig, f"/resume {fork}")
 
 
 async def test_nothing_to_work_on(rig: Rig) -> None:
@@ -351,7 +374,7 @@ async def test_uncompress_brings_everything_back_and_holds(rig: Rig) -> None:
     assert session.compression == CompressionState(count=1, hold_tokens=limit)
     chain = await rig.store.lineage(session.id)
     assert [s.end_reason for s in chain] == ["compression", "uncompress", None]
-    assert await say(rig, "/uncompress") == lineage_text.NOT_COMPRESSED_YET
+    assert await say(rig, "/uncompress") == lineage_text.UNCOMPRESSED_ALREADY
     shown = await say(rig, "/lineage")
     assert "ended by /uncompress" in shown
     await one_tip_each(rig)
@@ -398,7 +421,7 @@ async def test_uncompress_as_often_as_it_was_compressed(rig: Rig, times: int) ->
     for _ in range(times):
         assert "word for word" in await say(rig, "/uncompress")
     assert await words(rig) == said_
-    assert await say(rig, "/uncompress") == lineage_text.NOT_COMPRESSED_YET
+    assert await say(rig, "/uncompress") == lineage_text.UNCOMPRESSED_ALREADY
 
 
 async def test_uncompress_asked_twice_at_once_is_done_once(rig: Rig) -> None:
@@ -429,6 +452,14 @@ async def test_uncompress_overtaken_by_a_split(rig: Rig) -> None:
     rig.store.uncompress = overtaken
     assert await say(rig, "/uncompress") == lineage_text.MOVED_ON
     await one_tip_each(rig)
+
+
+async def test_status_after_a_compression_tells_the_estimate(rig: Rig) -> None:
+    await say(rig, "one")
+    await compress(rig)
+    assert "Context: about 1,234 tokens (estimated; it was just compressed)" in await say(
+        rig, "/status"
+    )
 
 
 # --- /branch ------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_the_head_says_what_fills_the_window(
     assert "compression from 200,000 tokens (20 % of the window)" in said
     assert "threshold 200,000, hygiene 850,000" in said
     assert "room: 991,500 tokens, the next answer at most 8,192 of them" in said
-    assert "by summary: 5 messages with 9,000 tokens became 4 with 2,000." in said
+    assert "by summary: 5 messages with 9,000 tokens became 4 with 2,000 (messages alone)." in said
     assert "2 messages went into the summary, 1 of them the user's: all quoted" in said
     assert "about $0.0" in said
     assert "2 requests, 16,000 tokens read (38 % from the cache)" in said
