@@ -158,9 +158,21 @@ async def send_line(writer: asyncio.StreamWriter, message: Mapping[str, Any]) ->
 class RemoteTerminal:
     """A `posthouse chat` at the other end: a terminal of the console (lines in, answers out)."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        in_turns: bool = False,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._in_turns = in_turns
+
+    @property
+    def in_turns(self) -> bool:
+        """As the port: the other side reads a pipe."""
+        return self._in_turns
 
     async def lines(self) -> AsyncIterator[str]:
         """What the other side types, until it says that there is no more, or is gone."""

@@ -228,7 +228,9 @@ class Daemon:
     async def _serve_chat(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        await self._parts.console.attach(RemoteTerminal(reader, writer))
+        await self._parts.console.attach(
+            RemoteTerminal(reader, writer, in_turns=bool(request.get("in_turns")))
+        )
         await send_line(writer, {"done": True})
 
     async def _let_go(self, closing: Awaitable[None], what: str) -> None:

@@ -99,6 +99,11 @@ class _Stage:
         self._store: Archive | None = None
         self._answered = asyncio.Event()
 
+    @property
+    def in_turns(self) -> bool:
+        """As the port: `lines` waits by itself."""
+        return False
+
     def watch(self, store: Archive) -> None:
         """Where to look for what happened."""
         self._store = store

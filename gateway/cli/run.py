@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
+log = logging.getLogger(__name__)
+
 INTRO = """\
 posthouse {version} · home: {home}
 Write a message and press Enter. /help shows the commands.
@@ -44,6 +47,10 @@ NO_PLATFORMS = """\
 No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or
 DISCORD_BOT_TOKEN and put your numeric user id into allow_from in
 {file}."""
+NOTHING_LEFT = (
+    "nothing left to do: no chat platform is configured and the console's input has ended; set "
+    "TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or start it in a terminal"
+)
 GONE = """\
 The gateway went away. What it had taken is kept and will be answered;
 `posthouse chat` shows it."""
@@ -87,16 +94,20 @@ async def _serve(
     decorate_store: StoreDecorator | None,
 ) -> int:
     # Inside: the composition brings the database driver and, where they are on, the SDKs.
-    from gateway.wiring import Surroundings, build_daemon  # noqa: PLC0415
+    from gateway.wiring import Surroundings, build_daemon, enabled_platforms  # noqa: PLC0415
 
     streams = standard_streams() if console else None
     around = Surroundings(home, secrets, env, console=streams, only_console=only_console)
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
     try:
-        return await daemon.serve()
+        code = await daemon.serve()
     finally:
         if streams is not None:
             streams.leave()
+    alone = not only_console and not enabled_platforms(config, secrets)
+    if alone and streams is not None and streams.in_turns and streams.at_end:
+        log.warning(NOTHING_LEFT)
+    return code
 
 
 def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) -> bool:
@@ -156,7 +167,7 @@ async def _attach(socket: Path) -> int:
     """Be a terminal of the running daemon until the input ends and everything is answered."""
     reader, writer = await connect(socket)
     streams = standard_streams()
-    await send_line(writer, {"op": "chat"})
+    await send_line(writer, {"op": "chat", "in_turns": streams.in_turns})
     typing = asyncio.ensure_future(_send_lines(streams, writer))
     try:
         while (message := await read_line(reader)) is not None:

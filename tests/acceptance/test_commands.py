@@ -37,6 +37,17 @@ async def test_run_through_a_pipe_is_a_chat_too(world: World) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
     assert len(world.database().originals("user")) == 2
+    assert "nothing left to do: no chat platform is configured" in result.stderr
+
+
+async def test_a_script_gets_its_answers_in_order(world: World) -> None:
+    """A command is answered at once, but not before the answer to the line before it."""
+    said = (await run_command(world.home, "chat", stdin="hello\n/whoami\n")).stdout
+    assert 0 <= said.index("Hello!") < said.index("console:")
+    world.configure()
+    await world.run("telegram")
+    said = (await run_command(world.home, "chat", stdin="hello\n/whoami\n")).stdout
+    assert 0 <= said.index("reply to: hello") < said.rindex("console:")
 
 
 async def test_chat_attaches_to_the_running_daemon(world: World) -> None:

@@ -37,6 +37,11 @@ LEAVE_SECONDS = 1.0
 class Terminal(Protocol):
     """Somebody who reads and writes the console's chat."""
 
+    @property
+    def in_turns(self) -> bool:
+        """Take the next line only when the one before is answered: a script, no person."""
+        ...
+
     def lines(self) -> AsyncIterator[str]:
         """What is typed, until its end."""
         ...
@@ -133,6 +138,8 @@ class ConsolePlatform:
     async def _serve(self, terminal: Terminal, intake: Intake) -> None:
         async for line in terminal.lines():
             await self._take(intake, line, terminal)
+            if terminal.in_turns:
+                await self._idle()
         await self._idle()
 
     def render(self, text: str) -> list[PartDraft]:

@@ -58,6 +58,17 @@ class StandardStreams:
         self._asked = False
         """The prompt is the last thing on the terminal, as far as we know."""
         self._ended = False
+        self._at_end = False
+
+    @property
+    def in_turns(self) -> bool:
+        """As the port: without a prompt nobody sits there who decides what to say meanwhile."""
+        return self._prompt is None
+
+    @property
+    def at_end(self) -> bool:
+        """Everything that there was to read is read."""
+        return self._at_end
 
     async def lines(self) -> AsyncIterator[str]:
         """Lines as they come. Asked again (after a failure), it goes on where it was."""
@@ -74,6 +85,7 @@ class StandardStreams:
                 if not line.strip():
                     self._ask()  # nothing will be answered
             if not data:
+                self._at_end = True
                 return
 
     async def show(self, text: str) -> None:

@@ -90,7 +90,8 @@ def test_a_line_that_never_ends_is_kept_in_bounds() -> None:
 async def test_lines_become_messages_and_the_end_waits_until_all_is_answered() -> None:
     answered = asyncio.Event()
     source = io.BytesIO("first\n\n  \r\n漢字 😀\r\nlast without end".encode())
-    platform = make(StandardStreams(source, io.BytesIO()), idle=answered.wait)
+    streams = StandardStreams(source, io.BytesIO(), prompt=io.StringIO())
+    platform = make(streams, idle=answered.wait)
     intake, reports = RecordingIntake(), Reports()
     run = asyncio.create_task(platform.run(intake, reports))
     await intake.wait_messages(3)
@@ -102,6 +103,25 @@ async def test_lines_become_messages_and_the_end_waits_until_all_is_answered() -
     assert len({m.message_id for m in intake.messages}) == 3
     assert {m.chat_kind for m in intake.messages} == {"direct"}
     assert reports.states == [PlatformState.RUNNING]
+
+
+async def test_a_script_is_taken_line_by_line_as_it_is_answered() -> None:
+    """`printf 'hello\\n/whoami\\n' | posthouse chat`: a command would overtake the answer."""
+    answers: asyncio.Queue[None] = asyncio.Queue()
+    streams = StandardStreams(io.BytesIO(b"hello\n/whoami\nbye"), io.BytesIO())
+    platform = make(streams, idle=answers.get)
+    intake = RecordingIntake()
+    run = asyncio.create_task(platform.run(intake, Reports()))
+    for taken in (1, 2, 3):
+        await intake.wait_messages(taken)
+        for _ in range(20):
+            await asyncio.sleep(0.001)  # the terminal's own threads
+        assert len(intake.texts) == taken, "the next line waits for the answer"
+        answers.put_nowait(None)
+    answers.put_nowait(None)
+    await run
+    assert intake.texts == ["hello", "/whoami", "bye"]
+    assert streams.at_end
 
 
 async def test_the_store_is_down_the_line_waits() -> None:
@@ -225,6 +245,8 @@ async def test_a_stop_still_shows_what_the_drain_brings() -> None:
 
 async def test_a_terminal_that_attaches_shares_the_chat() -> None:
     class Remote:
+        in_turns = False
+
         def __init__(self) -> None:
             self.shown: list[str] = []
             self.end = asyncio.Event()
