@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from agent.compaction.boundary import TAIL_SLACK
 from agent.messages import THINKING_TYPES, Message, Row, wire_message
 from agent.model_metadata import (
     IMAGE_PART_TYPES,
@@ -103,6 +104,16 @@ class Filling:
     def room_tokens(self) -> int:
         """What is left of the window behind the next prompt, the answer included."""
         return max(0, self.triggers.window_tokens - self.measurement.tokens)
+
+    @property
+    def before_tail_tokens(self) -> int:
+        """What stands in front of the newest messages, which always stay; 0: nothing to compress.
+
+        An estimate: the plan of a compression has further rules. The tail counts at its longest.
+        """
+        parts = self.composition.parts
+        messages = self.composition.tokens - parts["system"] - parts["tools"]
+        return max(0, messages - int(TAIL_SLACK * self.triggers.tail_tokens))
 
     @property
     def answer_tokens(self) -> int:

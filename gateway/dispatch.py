@@ -19,6 +19,7 @@ from gateway.intake.commands import parse_command
 from gateway.intake.intake import PlatformPolicy
 from gateway.intake.records import COMMAND, is_shared, message_of
 from gateway.lanes import Job, Lanes
+from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.settling import Settling
 from gateway.tasks import (
     Completed,
@@ -33,6 +34,8 @@ from gateway.turns import TurnRunner
 log = logging.getLogger(__name__)
 
 STOP_GRACE_SECONDS = 0.7
+_LEAVING = ("exit", "quit")
+"""What people type to leave a program; on the console nothing but the end of input does."""
 
 
 class Dispatch:
@@ -149,6 +152,8 @@ class Dispatch:
         if asked is None:
             return texts.COMMAND_FAILED
         command = registry.find(asked.name)
+        if command is None and asked.name in _LEAVING and item.record.address.platform == CONSOLE:
+            return texts.LEAVE_THE_CONSOLE
         if command is None:
             return texts.unknown_command(asked.name, registry.near(asked.name))
         policy = self._policies.get(item.record.address.platform)

@@ -10,6 +10,11 @@ NOTHING_TO_READ = (
 STOPPED = "Stopped."
 NOTHING_RUNNING = "Nothing is running right now."
 NEW_CONVERSATION = "A new conversation starts here. The old one is kept."
+NEW_CONVERSATION_ALONE = (
+    "A new conversation starts here. The old one is kept, and I can still look things up in it."
+)
+"""Where I may: in a direct chat."""
+LEAVE_THE_CONSOLE = "Ctrl-D ends the chat."
 ADMIN_ONLY = (
     "This conversation is shared, so only an admin of this bot may do that. "
     "Please ask one; /whoami shows your id."
@@ -136,6 +141,11 @@ def stopped(waiting: int) -> str:
         return STOPPED
     what = "1 message is" if waiting == 1 else f"{waiting} messages are"
     return f"{STOPPED} {what} still waiting and will be answered now."
+
+
+def unknown_setting(word: str, known: Sequence[str]) -> str:
+    """A command's word that is none of those it takes; ``word`` as it may be shown."""
+    return f"“{word}” is none of {', '.join(known)}."
 
 
 def unknown_command(name: str, near: Sequence[str]) -> str:

@@ -96,7 +96,14 @@ def nothing_to_do_text(reason: str, messages: int, moved_on: bool) -> str:
         moved_on: Somebody else was first.
     """
     told = _reason(reason)
-    why = f"Nothing to compress: {told.removeprefix(_THERE_IS).strip(': ') or 'it is short'}."
+    if not messages:
+        return "There is nothing to compress yet."
+    if told.startswith(_THERE_IS) and not moved_on:
+        return (
+            f"This conversation ({counted(messages, 'message')}) is still too short to be worth a "
+            "summary. Nothing was changed."
+        )
+    why = f"Nothing to compress: {told or 'it is short'}."
     if moved_on:
         return f"{why} /context shows what it is like now."
     return (

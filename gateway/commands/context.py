@@ -46,6 +46,7 @@ async def context(host: CommandHost, call: Call) -> str:
         budget=await host.accounts.budget_line(call.record.owner),
         model=session.prefix.model,
         cache_ttl=host.status.cache_ttl(),
+        cache=host.status.cache(),
         prices=price_table(),
         now=call.record.received_at,
         hold_tokens=session.compression.hold_tokens,

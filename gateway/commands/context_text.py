@@ -68,6 +68,8 @@ class ContextReport:
     """When the next compression was made ahead of time, in Unix seconds; None: it was not."""
     bill: Bill | None = None
     """Of every request, summaries and fallbacks too; None: nobody keeps a ledger."""
+    cache: str = "off"
+    """What the provider is asked to keep, in words, as in ``/status``."""
     budget: str | None = None
     """How whoever asks stands with it."""
 
@@ -180,7 +182,10 @@ def cache_lines(report: ContextReport) -> list[str]:
     if usage is None or not usage.requests:
         return []
     asked = counted(usage.requests, "request")
-    if not usage.cache_read_tokens and not usage.cache_write_tokens:
+    used = usage.cache_read_tokens or usage.cache_write_tokens
+    if not used and report.cache_ttl is None:
+        lines = [f"Prompt cache: {report.cache}"]
+    elif not used:
         lines = [f"Prompt cache: not used in {asked} so far ({usage.prompt_tokens:,} tokens read)."]
     else:
         lines = [
@@ -246,7 +251,8 @@ def next_step(report: ContextReport) -> str:
     left = max(0, at - filling.measurement.tokens)
     if not left:
         return "Next: older messages are summarised before my next answer; nothing is lost."
+    now = " /compress does it now." if filling.before_tail_tokens else ""
     return (
         f"Next: at {at:,} tokens ({left:,} more) older messages are summarised{held}; nothing is "
-        "lost. /compress does it now."
+        f"lost.{now}"
     )

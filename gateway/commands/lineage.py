@@ -14,6 +14,7 @@ from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.wording import shown
 
 LINEAGE_LINES = 20
+ONE_SESSION = "This conversation has one session:"
 HOLD_RATIO = 0.80
 """How much of the window a conversation may fill whose compression was undone."""
 
@@ -39,7 +40,7 @@ async def lineage(host: CommandHost, call: Call) -> str:
         left_out = len(lines) - LINEAGE_LINES
         lines = [lines[0], f"… {left_out:,} more …", *lines[left_out + 1 :]]
     what = counted(len(chain), "session")
-    head = f"This conversation has {what}, oldest first:"
+    head = f"This conversation has {what}, oldest first:" if len(chain) > 1 else ONE_SESSION
     if chain[0].link == "branch" and (parent_id := chain[0].parent_session_id) is not None:
         head = f"{await _branched_from(host, parent_id)}\n{head}"
     return "\n".join([head, *lines])

@@ -144,7 +144,11 @@ def ambiguous(words: str, entries: str) -> str:
 def resumed(info: ConversationInfo, now: float, *, moved: bool) -> str:
     """Where one is now."""
     when = ago(now - (info.last_message_at or info.started_at))
-    text = f"Back in {name_of(info)}: {_size(info)}, the last {when}."
+    # A name has its quotes already; how it began needs them here, in the middle of a sentence.
+    unnamed = not (info.title and shown(info.title)) and shown(info.opening)
+    text = (
+        f"Back in {f'“{unnamed}”' if unnamed else name_of(info)}: {_size(info)}, the last {when}."
+    )
     if moved:
         text += " It was open in another chat; a message there begins a new conversation."
     return f"{text} Just write on."

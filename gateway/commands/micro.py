@@ -12,6 +12,7 @@ from agent.compaction.micro.progress import (
 from agent.sessions import Session
 from gateway import texts
 from gateway.commands.contract import Call, CommandHost, counted
+from gateway.commands.wording import shown
 
 MAX_TRIES = 3
 """How often a tip is followed that somebody else moved meanwhile."""
@@ -21,7 +22,8 @@ async def micro(host: CommandHost, call: Call) -> str:
     """Say how it is, or set it for this conversation and all that continues it."""
     asked = call.argument.strip().lower() or "status"
     if asked not in ("on", "off", "inherit", "status"):
-        return texts.MICRO_USAGE
+        unknown = texts.unknown_setting(shown(call.argument), ("on", "off", "inherit"))
+        return f"{unknown} {texts.MICRO_USAGE}"
     session = await _tip(host, call)
     if session is None:
         return texts.NO_CONVERSATION

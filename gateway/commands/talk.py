@@ -16,7 +16,8 @@ async def new(host: CommandHost, call: Call) -> str:
     )
     if old is not None:
         host.compactors.forget(old.id)
-    return texts.NEW_CONVERSATION
+    alone = old is not None and call.record.payload.get("chat_kind") == "direct"
+    return texts.NEW_CONVERSATION_ALONE if alone else texts.NEW_CONVERSATION
 
 
 async def stop(host: CommandHost, call: Call) -> str:

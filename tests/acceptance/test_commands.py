@@ -31,6 +31,11 @@ async def test_chat_through_a_pipe_without_a_daemon(world: World) -> None:
     assert database.unsettled() == {}
 
 
+async def test_who_wants_to_leave_hears_how(world: World) -> None:
+    result = await run_command(world.home, "chat", stdin="/exit\n/quit\n")
+    assert result.stdout.count("Ctrl-D ends the chat.") == 2, result.stderr
+
+
 async def test_run_through_a_pipe_is_a_chat_too(world: World) -> None:
     """As in a clean clone: the console is the only platform, and end of input ends it with 0."""
     result = await run_command(world.home, "run", stdin="hello\nwhat time is it\n")

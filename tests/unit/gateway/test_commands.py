@@ -98,7 +98,7 @@ async def test_new_leads_on_and_keeps_the_old(clock: FakeClock) -> None:
     await say(rig, "/new")
     await say(rig, "two")
     await rig.settle()
-    assert rig.platform.texts() == ["re: one", texts.NEW_CONVERSATION, "re: two"]
+    assert rig.platform.texts() == ["re: one", texts.NEW_CONVERSATION_ALONE, "re: two"]
     assert await rig.rows(KEY) == [("user", "two"), ("assistant", "re: two")]
     sessions = await rig.store.list_sessions()
     assert {s.end_reason for s in sessions} == {None, "reset"}
@@ -120,7 +120,7 @@ async def test_new_waits_for_a_compression_and_a_failed_one_does_not_stop_it(
     await rig.settle()
     assert rig.platform.texts()[1:] == [
         aborted_text("the summary model is overloaded"),
-        texts.NEW_CONVERSATION,
+        texts.NEW_CONVERSATION_ALONE,
     ]
 
 
@@ -218,7 +218,15 @@ async def test_lineage_lists_the_chain(clock: FakeClock) -> None:
 
 async def test_help_and_whoami_and_the_unknown(clock: FakeClock) -> None:
     rig = Rig(clock)
-    for text in ("/help", "/start", "/whoami", "/hlep", "/nonsense", "/HELP@posthouse_bot"):
+    for text in (
+        "/help",
+        "/start",
+        "/whoami",
+        "/hlep",
+        "/nonsense",
+        "/exit",
+        "/HELP@posthouse_bot",
+    ):
         await say(rig, text)
         await rig.settle()
     shown = "".join(rig.platform.texts())
@@ -227,6 +235,7 @@ async def test_help_and_whoami_and_the_unknown(clock: FakeClock) -> None:
     assert "fake:111, an admin" in shown
     assert "Did you mean /help" in shown
     assert "I do not know /nonsense. /help" in shown
+    assert "I do not know /exit." in shown, "only a console can be left"
     assert rig.loop.seen == []
 
 

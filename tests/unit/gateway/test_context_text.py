@@ -158,6 +158,18 @@ def test_what_comes_next(changes: dict[str, Any], words: str) -> None:
     assert chat_text(report(**changes)).endswith(words)
 
 
+def test_compress_is_not_offered_where_it_would_refuse() -> None:
+    young = report(filling=filling(900, system=412, user=488))
+    assert chat_text(young).endswith("older messages are summarised; nothing is lost.")
+
+
+def test_a_provider_without_a_cache_is_said_to_have_none() -> None:
+    offline = report(
+        cache_ttl=None, cache="off (no Claude model)", usage=UsageTotals(3, 900, 50), bill=None
+    )
+    assert "\n\nPrompt cache: off (no Claude model)\n\n" in chat_text(offline)
+
+
 def test_whether_it_pays_to_compress_now() -> None:
     large = filling(92_000, system=2_000, user=90_000)
     said = chat_text(report(filling=large))
@@ -318,11 +330,16 @@ def test_an_abort_without_a_reason_sends_to_the_log() -> None:
 
 def test_nothing_to_do_says_why() -> None:
     reason = "there is nothing to compress: all of it is protected"
-    assert nothing_to_do_text(reason, 3, False) == (
-        "Nothing to compress: all of it is protected. Nothing was changed. The conversation holds "
+    assert nothing_to_do_text(reason, 8, False) == (
+        "This conversation (8 messages) is still too short to be worth a summary. Nothing was "
+        "changed."
+    )
+    assert nothing_to_do_text(reason, 0, False) == "There is nothing to compress yet."
+    assert nothing_to_do_text("an engine's own reason", 3, False) == (
+        "Nothing to compress: an engine's own reason. Nothing was changed. The conversation holds "
         "3 messages, and the newest ones always stay word for word."
     )
-    assert "it is short" in nothing_to_do_text("", 0, False)
+    assert "it is short" in nothing_to_do_text("", 3, False)
     assert "/context" in nothing_to_do_text("done by another", 9, True)
 
 

@@ -555,12 +555,12 @@ async def test_resume_by_number_means_the_list_that_was_shown(rig: Rig) -> None:
         await say(rig, "/new")
         await say(rig, text)
     await say(rig, "/sessions")
-    assert "Back in two: 2 messages, the last" in await say(rig, "/resume 2")
+    assert "Back in “two”: 2 messages, the last" in await say(rig, "/resume 2")
     assert await words(rig) == ["two", "re: two"]
     await say(rig, "more")  # two is the newest now, and still the second of the list
-    assert "Back in one" in await say(rig, "/resume 3")
+    assert "Back in “one”" in await say(rig, "/resume 3")
     assert await say(rig, "/resume 3") == lineage_text.ALREADY_HERE
-    assert "Back in two" in await say(rig, "/resume 2")
+    assert "Back in “two”" in await say(rig, "/resume 2")
     assert await words(rig) == ["two", "re: two", "more", "re: more"]
     assert "no conversation" in await say(rig, "/resume 7")
     await one_tip_each(rig)
@@ -571,6 +571,11 @@ def test_listings_forget_the_place_that_was_shown_longest_ago() -> None:
     for key in ("a", "b", "a", "c"):
         listings.remember(key, [key])
     assert [listings.of(key) for key in "abc"] == [("a",), (), ("c",)]
+
+
+async def test_a_lineage_of_one_session_has_no_order(rig: Rig) -> None:
+    await say(rig, "one")
+    assert (await say(rig, "/lineage")).startswith("This conversation has one session:\n1. ")
 
 
 async def test_resume_by_title_part_of_it_id_and_session(rig: Rig) -> None:
@@ -589,7 +594,7 @@ async def test_resume_by_title_part_of_it_id_and_session(rig: Rig) -> None:
     assert "Back in “red house #2”" in await say(rig, "/resume 2")
     assert "Back in “red boat”" in await say(rig, "/resume RED BOAT")
     assert "Back in “red house #2”" in await say(rig, f"/resume {first.id}")
-    assert "Back in 2024" in await say(rig, "/resume 2024")
+    assert "Back in “2024”" in await say(rig, "/resume 2024")
     assert "Back in “red house #2”" in await say(rig, f"/resume {first.conversation_id}")
     assert (await tip(rig)).parent_session_id == first.id
 
@@ -642,7 +647,7 @@ async def test_a_conversation_at_work_elsewhere_stays_there(rig: Rig) -> None:
     gate.set()
     await rig.platform.wait_for(4)
     await until(lambda: not rig.dispatch.at_work(GROUP_KEY))
-    assert "Back in long" in await say(rig, "/resume long")
+    assert "Back in “long”" in await say(rig, "/resume long")
     assert await words(rig) == ["long", "re: long"]
 
 
@@ -664,7 +669,7 @@ async def test_a_shared_conversation_stays_where_it_was_shared(
     assert "2. ours" in shown
     assert "mine" not in shown
     assert await say(rig, "/title", sender_id="222", **GROUP) == lineage_text.NO_TITLE
-    assert "Back in ours" in await say(rig, "/resume 2", sender_id="111", **GROUP)
+    assert "Back in “ours”" in await say(rig, "/resume 2", sender_id="111", **GROUP)
 
 
 async def test_a_conversation_ended_by_new_lives_again(rig: Rig) -> None:

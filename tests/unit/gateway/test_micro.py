@@ -78,7 +78,8 @@ async def test_it_is_set_shown_and_taken_back(clock: FakeClock) -> None:
     assert await talk.config_of() == {"micro_compact_override": "off"}
     assert (await talk.say("/micro inherit")).endswith("off here (as configured).")
     assert await talk.config_of() == {}
-    assert await talk.say("/micro perhaps") == texts.MICRO_USAGE
+    answer = await talk.say("/micro maybe")
+    assert answer == f"“maybe” is none of on, off, inherit. {texts.MICRO_USAGE}"
     await talk.say("/help")
     assert any("/micro [on|off|inherit]" in text for text in talk.rig.platform.texts())
 
