@@ -119,11 +119,6 @@ def summaries_updated(world: World) -> int:
     return sum(any(mark and mark in text for mark in marks) for text in asked)
 
 
-def compressions_by_pruning_alone(database: Database) -> int:
-    """Compressions that needed no summary, because shorter tool results were enough."""
-    return sum(split.manifest.get("mode") == "prune" for split in splits(database))
-
-
 def broken_prefixes(world: World, talk: Talk) -> dict[str, int]:
     """How often, in each chat, a request did not begin with all of the one before it."""
     last: dict[str, dict[str, Any]] = {}

@@ -41,8 +41,7 @@ async def test_back_through_a_compression_a_fork_and_home_again(world: World) ->
         chat.say(f"part {count}: {FILLER}")
         await answered(chat, f"reply to: part {count}:", daemon)
     ((conversation_id, chain),) = database.chains().items()
-    summaries = len(world.anthropic.summary_requests)
-    assert summaries >= 1
+    assert world.anthropic.summary_requests
 
     assert "word for word again" in await told(chat, "/uncompress", daemon)
     chain = database.chains()[conversation_id]
@@ -57,7 +56,6 @@ async def test_back_through_a_compression_a_fork_and_home_again(world: World) ->
         assert answer.startswith(f"reply to: {word} question")
     assert world.anthropic.main_requests[-1].input_tokens > THRESHOLD_TOKENS
     assert len(database.chains()[conversation_id]) == 3
-    assert len(world.anthropic.summary_requests) == summaries
     assert f"part 1: {FILLER[:40]}" in json.dumps(world.anthropic.main_requests[-1].messages)
 
     way_back = re.search(r"/resume (c_\w+)", await told(chat, "/branch", daemon))

@@ -33,7 +33,6 @@ from tests.acceptance.harness import (
 from tests.acceptance.road import (
     broken_prefixes,
     compressed_in_the_middle,
-    compressions_by_pruning_alone,
     cuts_moved_by_a_tool_group,
     fallback_summaries,
     pruned_rows,
@@ -170,7 +169,6 @@ async def test_undisturbed(world: World) -> None:
     assert_long_chains(world)
     assert_stable_prefixes(world, talk, resets=1)
     assert pruned_rows(database) > 0
-    assert compressions_by_pruning_alone(database) > 0
     assert cuts_moved_by_a_tool_group(database, window=8000) > 0
     assert summaries_updated(world) > 0
     assert compressed_in_the_middle(database) > 0
