@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent.messages import Row, visible
 from agent.sessions import Session
+
+_MOST = 2**53
+"""More is no count of anything, and no number for prices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,10 @@ def read_manifest(manifest: Mapping[str, Any], *, at: float | None = None) -> Co
     covered = _mapping(manifest.get("covered"))
     users = _mapping(manifest.get("user_messages"))
     identifiers = _mapping(manifest.get("identifiers"))
-    stored_at = manifest.get("at")
+    stored_at = _seconds(manifest.get("at"))
     return CompressionReport(
         mode=str(manifest.get("mode") or ""),
-        at=float(stored_at) if isinstance(stored_at, int | float) else at,
+        at=stored_at if stored_at is not None else at,
         tokens_before=_count(manifest.get("tokens_before")),
         tokens_after=_count(manifest.get("tokens_after")),
         rows_before=_count(manifest.get("rows_before")),
@@ -120,7 +124,6 @@ def verbatim_rows(before: Sequence[Row], after: Sequence[Row]) -> int:
 def _cost(value: object) -> SummaryCost | None:
     cost = _mapping(value)
     models = cost.get("models")
-    seconds = cost.get("seconds")
     calls = _count(cost.get("calls"))
     if not calls:
         return None
@@ -131,7 +134,7 @@ def _cost(value: object) -> SummaryCost | None:
         output_tokens=_count(cost.get("output_tokens")),
         cache_read_tokens=_count(cost.get("cache_read_tokens")),
         cache_write_tokens=_count(cost.get("cache_write_tokens")),
-        seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+        seconds=_seconds(cost.get("seconds")) or 0.0,
         failed_calls=_count(cost.get("failed_calls")),
         unmeasured_calls=_count(cost.get("unmeasured_calls")),
     )
@@ -141,8 +144,17 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _seconds(value: object) -> float | None:
+    """A number that can be reckoned with; JSON holds infinite and endlessly long ones as well."""
+    try:
+        seconds = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
 def _count(value: object) -> int:
-    return max(0, value) if isinstance(value, int) else 0
+    return max(0, min(value, _MOST)) if isinstance(value, int) else 0
 
 
 def _length(value: object) -> int:

@@ -34,12 +34,6 @@ def override_of(model_config: Mapping[str, Any]) -> Override:
     return value if value in ("on", "off") else "inherit"
 
 
-def with_override(model_config: Mapping[str, Any], override: Override) -> dict[str, Any]:
-    """The same with another setting."""
-    others = {key: value for key, value in model_config.items() if key != OVERRIDE_KEY}
-    return others if override == "inherit" else {**others, OVERRIDE_KEY: override}
-
-
 def is_on(model_config: Mapping[str, Any], settings: MicroSettings) -> bool:
     """Does it run in a conversation?"""
     override = override_of(model_config)

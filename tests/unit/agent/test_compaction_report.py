@@ -87,6 +87,19 @@ def row(number: int, text: str, **fields: Any) -> Row:
     return Row(number, "s_1", number, message, 0.0, **fields)
 
 
+@pytest.mark.parametrize(
+    "number", [float("inf"), float("-inf"), float("nan"), 10**400, -(10**400), "1", None]
+)
+def test_what_is_no_number_is_none(number: object) -> None:
+    """Whoever wrote the manifest: it can be told, and its cost reckoned."""
+    cost = {"calls": 1, "seconds": number, "input_tokens": number}
+    report = read_manifest({"at": number, "cost": cost}, at=7.0)
+    assert report.at == 7.0
+    assert report.cost is not None
+    assert report.cost.seconds == 0.0
+    assert float(report.cost.input_tokens) >= 0
+
+
 def test_only_what_says_the_same_is_verbatim() -> None:
     before = [row(1, "a"), row(2, "b"), row(3, "c", origin_id=99), row(4, "old", kind="summary")]
     after = [

@@ -15,7 +15,7 @@ from agent.compaction.micro.marker import (
     Digest,
     parse_marker,
 )
-from agent.compaction.micro.progress import MicroSettings, override_of, with_override
+from agent.compaction.micro.progress import MicroSettings, override_of
 from agent.compaction.session import CompactionSettings
 from agent.compaction.summary import SUMMARY_TAG
 from agent.errors import ModelConnectionError, ModelNotFound
@@ -345,8 +345,6 @@ async def test_a_conversation_has_its_own_switch(clock: FakeClock) -> None:
 def test_an_override_that_nobody_knows_is_none() -> None:
     assert override_of({"micro_compact_override": True}) == "inherit"
     assert override_of({"micro_compact_override": ["on"]}) == "inherit"
-    assert with_override({"a": 1, "micro_compact_override": "on"}, "inherit") == {"a": 1}
-    assert with_override({}, "off") == {"micro_compact_override": "off"}
 
 
 # --- who comes in between -----------------------------------------------------------------------
