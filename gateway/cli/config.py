@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gateway.cli import exits
-from gateway.cli.output import out
+from gateway.cli.output import out, plain
 from gateway.config.environment import (
     Secrets,
     environment,
@@ -34,13 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     secrets = read_secrets(env)
     name = str(path) if path else "no config.yaml: the defaults hold"
     if arguments.action == "check":
-        # Only warnings: the service may have secrets that are not in this shell.
-        missing = [f"{line} in this environment" for line in missing_tokens(config, secrets)]
-        warnings = [*unavailable(config), *missing]
-        if arguments.json:
-            out(json.dumps({"file": str(path) if path else None, "ok": True, "warnings": warnings}))
-        else:
-            out("\n".join([f"ok: {name}", *(f"warning: {line}" for line in warnings)]))
+        _check(config, secrets, path, name, arguments.json)
         return exits.OK
     shown = _redacted({**config.model_dump(mode="json"), **passed})
     if arguments.json:
@@ -50,6 +45,42 @@ def run(arguments: argparse.Namespace) -> int:
         out("".join(f"# {k}: {v}\n" for k, v in _presence(secrets).items()).rstrip())
         out(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
     return exits.OK
+
+
+def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_json: bool) -> None:
+    # Inside, so that `schema` stays instant.
+    from gateway.wiring import build_policies, enabled_platforms, is_offline  # noqa: PLC0415
+
+    platforms = enabled_platforms(config, secrets)
+    policies = build_policies(config, {"telegram", "discord"})
+    closed = {name for name, policy in policies.items() if policy.access.lets_nobody_in}
+    # Only warnings: the service may have secrets that are not in this shell.
+    missing = [f"{line} in this environment" for line in missing_tokens(config, secrets)]
+    warnings = [
+        *unavailable(config),
+        *missing,
+        *(
+            f"nobody is allowed to talk to {platform}: set {platform}.allow_from"
+            for platform in platforms
+            if platform in closed
+        ),
+        *(
+            f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "
+            "environment"
+            for platform in policies
+            if platform not in closed
+            and platform not in platforms
+            and getattr(config, platform).enabled == "auto"
+        ),
+    ]
+    model = "offline" if is_offline(config, secrets) else config.model.name
+    if as_json:
+        found = {"file": str(path) if path else None, "ok": True, "warnings": warnings}
+        out(json.dumps({**found, "platforms": platforms, "model": model}))
+        return
+    # Without a platform `run` serves the terminal in which it is started.
+    starts = f"would start: {', '.join(platforms) or 'console'}; model {plain(model)}"
+    out("\n".join([f"ok: {name}", starts, *(f"warning: {line}" for line in warnings)]))
 
 
 def _presence(secrets: Secrets) -> dict[str, str]:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from io import BufferedReader
 from pathlib import Path
 
 from agent.errors import PosthouseError
@@ -18,7 +19,7 @@ from agent.exchange.jsonl import write_lines
 from agent.exchange.markdown import write_markdown
 from agent.exchange.records import Portable, TakenIn
 from gateway.cli import exits
-from gateway.cli.output import out
+from gateway.cli.output import out, plain
 from gateway.cli.sessions import find_session
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
@@ -26,6 +27,7 @@ from gateway.control import socket_path
 from gateway.exchange import send_file
 from gateway.home_lock import claimed
 
+_LOOKED_AT_BYTES = 64
 _OWNER = re.compile(r"[a-z]+:[A-Za-z0-9_.-]{1,64}")
 
 
@@ -54,6 +56,7 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
         _print(pieces)
     else:
         write_file(Path(arguments.output), pieces)
+        out(f"written: {plain(arguments.output)}")
     return exits.OK
 
 
@@ -104,6 +107,7 @@ def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
     path = Path(arguments.file)
     try:
         with path.open("rb") as file:
+            _refuse_other(path, file)
             socket = socket_path(config.gateway.control_socket, home.path, env)
             taken = asyncio.run(send_file(socket, file, arguments.owner))
     except OSError as exc:
@@ -114,6 +118,16 @@ def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
 
     with claimed(home.path, home.lock):
         return asyncio.run(take_in_file(home, path, arguments.owner))
+
+
+def _refuse_other(path: Path, file: BufferedReader) -> None:
+    """Name a file that is neither of the two, before anything is done with it."""
+    start = file.peek(_LOOKED_AT_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start and not start.startswith((b"{", b"SQLite format 3\0")):
+        raise PosthouseError(
+            f"{plain(str(path))} is no posthouse export and no state.db of Hermes Agent "
+            "(line 1 is no JSON)"
+        )
 
 
 def _told(taken: Sequence[TakenIn]) -> str:

@@ -23,7 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="`posthouse run` starts the gateway, `posthouse demo` shows what it does.",
     )
     parser.add_argument("--version", action="version", version=f"posthouse {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     def add(name: str, module: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
@@ -138,7 +138,11 @@ def _text(argument: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give back its exit code."""
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return exits.MISTYPED
     # Only here, so that `--version` and `--help` load nothing that they do not need.
     from agent import errors  # noqa: PLC0415
 

@@ -84,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         return exits.OK
     for line in as_text(question, outcomes, prices, name, width=terminal_width()):
         out(line)
+    if arguments.plot is not None:
+        out(f"written: {plain(arguments.plot)}")
     return exits.OK
 
 
@@ -156,6 +158,7 @@ def _record(session_id: str, output: str | None) -> None:
     pieces = list(write_trace(asyncio.run(_recorded(session_id))))
     if output is not None:
         write_file(Path(output), pieces)
+        out(f"written: {plain(output)}")
         return
     for piece in pieces:
         out(piece.rstrip("\n"))

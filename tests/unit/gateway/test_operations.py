@@ -322,6 +322,68 @@ class TestCommandLine:
             capsys.readouterr().out
         )
 
+    @pytest.mark.parametrize(
+        ("text", "token", "said"),
+        [
+            ("", "", "would start: console; model offline"),
+            ("", "1:x", "would start: telegram; model offline"),
+            ("", "1:x", "warning: nobody is allowed to talk to telegram: set telegram.allow_from"),
+            (
+                "telegram: {allow_from: [1]}",
+                "",
+                "warning: telegram lets people in, but there is no TELEGRAM_BOT_TOKEN in this",
+            ),
+            ("telegram: {allow_from: [1]}\nmodel: {base_url: 'http://x'}", "1:x", "model claude-"),
+        ],
+    )
+    def test_check_says_what_would_start_and_for_whom(
+        self,
+        text: str,
+        token: str,
+        said: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        monkeypatch.setenv("TELEGRAM_BOT_TOKEN", token)
+        for name in ("DISCORD_BOT_TOKEN", "ANTHROPIC_API_KEY"):
+            monkeypatch.delenv(name, raising=False)
+        (tmp_path / "config.yaml").write_text(text)
+        assert main(["config", "check"]) == 0
+        shown = capsys.readouterr().out
+        assert said in shown
+        assert ("warning" in shown) == (bool(text) != bool(token)), "nothing to warn of otherwise"
+
+    @pytest.mark.parametrize("text", ["telegram: {enabled: false, allow_from: [1]}", ""])
+    def test_what_is_switched_off_or_left_alone_is_no_warning(
+        self,
+        text: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        monkeypatch.delenv("TELEGRAM_BOT_TOKEN", raising=False)
+        (tmp_path / "config.yaml").write_text(text)
+        assert main(["config", "check", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+    def test_without_a_command_the_help_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([]) == 2
+        assert "posthouse demo" in capsys.readouterr().err
+
+    def test_a_file_that_is_no_export_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path / "home"))
+        (tmp_path / "README.md").write_text("# posthouse\n")
+        assert main(["sessions", "import", str(tmp_path / "README.md")]) == 1
+        said = capsys.readouterr().err
+        assert "README.md is no posthouse export and no state.db of Hermes Agent" in said
+        assert "(line 1 is no JSON)" in said
+        assert not (tmp_path / "home").exists(), "nothing was begun for it"
+
     def test_show_hides_secrets(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
