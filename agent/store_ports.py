@@ -390,6 +390,10 @@ class Archive(LedgerReader, Protocol):
         """In the order asked; unknown ids are left out."""
         ...
 
+    async def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+        """How conversations began: a person's first words there, cut; left out where none are."""
+        ...
+
     async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
         """Ids that begin so, in order; exactly that letter case, nothing in it is a pattern."""
         ...

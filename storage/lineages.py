@@ -238,6 +238,11 @@ def _infos(db: sessions.Reader, where: str, value: str, limit: int) -> list[Conv
     ]  # fmt: skip
 
 
+def openings(db: sessions.Reader, conversation_ids: tuple[str, ...]) -> dict[str, str]:
+    found = {one: _opening(db, one) for one in dict.fromkeys(conversation_ids)}
+    return {one: opening for one, opening in found.items() if opening}
+
+
 def _opening(db: sessions.Reader, conversation_id: str) -> str:
     """The first thing that a person said in it, still in the list or replaced since."""
     first = (

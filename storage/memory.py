@@ -701,6 +701,9 @@ class MemoryStore:
         ]
         return found[: max(0, limit)]
 
+    async def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+        return self._lineages.openings(conversation_ids)
+
     async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
         found = sorted(i for i in self._tables.segments if i.startswith(beginning))
         return found[: max(0, limit)]

@@ -157,6 +157,14 @@ class MemoryLineages:
             opening=_opening(segments[0]),
         )
 
+    def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+        found = {
+            one: _opening(self._tables.segments_of(one)[0])
+            for one in conversation_ids
+            if one in self._tables.conversations
+        }
+        return {one: opening for one, opening in found.items() if opening}
+
     def usage_totals(self, conversation_id: str) -> UsageTotals:
         used = [
             entry

@@ -117,6 +117,9 @@ class SqlArchive:
     async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
         return await self._reading.read(sessions.session_infos, tuple(session_ids))
 
+    async def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
+        return await self._reading.read(lineages.openings, tuple(conversation_ids))
+
     async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
         return await self._reading.read(sessions.session_ids, beginning, limit)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from agent.sessions import SessionInfo
 from gateway.cli.output import plain, table, when
@@ -13,13 +15,22 @@ _SHORT_ID_CELLS = 12
 """Commands take an id that is cut short, where no other begins so."""
 
 
-def as_table(infos: Sequence[SessionInfo], *, width: int | None = None) -> str:
+def as_table(
+    infos: Sequence[SessionInfo],
+    openings: Mapping[str, str] = MappingProxyType({}),
+    *,
+    width: int | None = None,
+) -> str:
     """One line for each.
 
     Args:
         infos: In the order in which they are shown.
+        openings: How conversations began: what stands for a title where there is none.
         width: Columns of the terminal; None: none, so everything is shown whole.
     """
+    infos = [
+        replace(info, title=info.title or openings.get(info.conversation_id)) for info in infos
+    ]
     whole = _table(infos)
     if width is None or _cells(whole) <= width:
         return whole

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.compaction.report import last_compression
@@ -46,7 +46,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         match arguments.action:
             case "list":
                 infos = await store.list_sessions(limit=arguments.limit)
-                _print_infos(infos, arguments.json)
+                _print_infos(infos, await _openings(store, infos), arguments.json)
             case "show":
                 session_id = await find_session(store, arguments.id)
                 await _show(store, session_id, home, arguments.json)
@@ -55,11 +55,22 @@ async def _run(arguments: argparse.Namespace) -> int:
             case _:
                 sessions = await store.lineage(await find_session(store, arguments.id))
                 infos = await store.session_infos([s.id for s in sessions])
-                _print_infos(infos, arguments.json, lineage=True)
+                _print_infos(infos, await _openings(store, infos), arguments.json, lineage=True)
     return exits.OK
 
 
-def _print_infos(infos: Sequence[SessionInfo], as_json: bool, *, lineage: bool = False) -> None:
+async def _openings(store: Archive, infos: Sequence[SessionInfo]) -> Mapping[str, str]:
+    """For those without a title, by conversation."""
+    return await store.openings([info.conversation_id for info in infos if not info.title])
+
+
+def _print_infos(
+    infos: Sequence[SessionInfo],
+    openings: Mapping[str, str],
+    as_json: bool,
+    *,
+    lineage: bool = False,
+) -> None:
     if as_json:
         out(json.dumps([_chain_link(i) if lineage else _info(i) for i in infos]))
         return
@@ -69,7 +80,7 @@ def _print_infos(infos: Sequence[SessionInfo], as_json: bool, *, lineage: bool =
     origin = session_table.comes_from(infos) if lineage else None
     if origin is not None:
         out(origin)
-    out(session_table.as_table(infos, width=terminal_width()))
+    out(session_table.as_table(infos, openings, width=terminal_width()))
 
 
 def _chain_link(info: SessionInfo) -> dict[str, Any]:

@@ -601,6 +601,9 @@ class ListingContract:
         assert (info.message_count, info.session_count, info.routed) == (4, 2, True)
         assert info.opening == ("first words " * 40)[:200]
         assert (other.id, other.opening, other.title) == (newer.conversation_id, "newer", None)
+        asked = [info.id, other.id, other.id, "c_none"]
+        openings = await store.openings(asked)
+        assert openings == {info.id: info.opening, other.id: "newer"}
         assert [i.id for i in await store.conversations_of(OWNER, limit=1)] == [info.id]
         assert await store.conversations_of(OWNER, limit=0) == []
         assert await store.conversations_of("telegram:none") == []
@@ -611,6 +614,7 @@ class ListingContract:
         new = await store.start_conversation(KEY, OWNER, PREFIX)
         empty, left = sorted(await store.conversations_of(OWNER), key=lambda i: i.message_count)
         assert (empty.id, empty.last_message_at, empty.opening) == (new.conversation_id, None, "")
+        assert await store.openings([empty.id]) == {}
         assert (left.id, left.routed, empty.routed) == (old.session.conversation_id, False, True)
 
     async def test_copies_are_no_news(self, store: Store) -> None:

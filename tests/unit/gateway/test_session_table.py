@@ -52,6 +52,14 @@ def test_below_what_is_possible_it_is_as_narrow_as_it_can_be(width: int) -> None
     assert max(map(len, lines)) < 72
 
 
+def test_without_a_title_the_first_words_stand_there() -> None:
+    unnamed = replace(ROOT, title=None)
+    (_, line) = as_table([unnamed], {"c_1": "how do I tie\na bowline?"}).splitlines()
+    assert "how do I tie a bowline?" in line
+    (_, line) = as_table([ROOT], {"c_1": "how do I"}).splitlines()
+    assert "A title that is" in line
+
+
 def test_what_a_branch_comes_from() -> None:
     assert comes_from([]) is None
     assert comes_from([ROOT]) is None
