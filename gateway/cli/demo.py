@@ -186,7 +186,8 @@ async def _epilogue(store: Archive, answers: Sequence[str]) -> bool:
     if found:
         out("It was said long before the last summary; recall looks in what was really said.")
     out("\nThis is the lineage, root first:\n")
-    out(session_table.as_table(infos, width=terminal_width()))
+    openings = await store.openings([info.conversation_id for info in infos])
+    out(session_table.as_table(infos, openings, width=terminal_width()))
     out("\nNothing was deleted: every message is still in the session in which it was said.")
     out("(this demo's store is deleted now; for your own: posthouse sessions list, then")
     out("posthouse lineage ID)")
