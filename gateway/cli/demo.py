@@ -81,7 +81,7 @@ async def _play(home: Home) -> int:
         code = await daemon.serve()
         if stage.left:
             return exits.OK
-        found = await _epilogue(store, stage.last_answers)
+        found = await epilogue(store, stage.last_answers)
     return exits.OK if code == exits.OK and stage.compressions and found else exits.FAILED
 
 
@@ -177,8 +177,8 @@ def _further(line: str) -> str:
     return textwrap.fill(plain(line), WIDTH, initial_indent="     ", subsequent_indent="     ")
 
 
-async def _epilogue(store: Archive, answers: Sequence[str]) -> bool:
-    """Was it found?"""
+async def epilogue(store: Archive, answers: Sequence[str]) -> bool:
+    """What became of it all. Was the code found again, by the last answers?"""
     infos = sorted(await store.list_sessions(), key=lambda info: info.started_at)
     found = await _found(store, answers, infos)
     out("")
