@@ -191,7 +191,7 @@ def test_the_last_net_waits_for_what_is_being_made_and_again_if_that_does_not_fi
     assert compression.kind == "waited"
     rest, whole = outcome.pauses_seconds
     assert 1 < rest < 10
-    assert 1 < whole
+    assert whole > 1
     assert outcome.wasted == 1
 
 
