@@ -1,13 +1,32 @@
-"""Owns running one slow, blocking start-up step beside the event loop, in a daemon thread."""
+"""Owns running one slow, blocking step beside the event loop, in a daemon thread of its own.
+
+An interpreter that ends while such a thread is inside an extension module's import may crash, so
+its end waits for them, for a while.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+LAST_WAIT_SECONDS = 5.0
+_running: set[threading.Thread] = set()
+
+
+def let_finish(seconds: float = LAST_WAIT_SECONDS) -> None:
+    """Wait until none of these threads is at work any more, or so long."""
+    until = time.monotonic() + seconds
+    for thread in list(_running):
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+atexit.register(let_finish)
 
 
 async def in_daemon_thread(work: Callable[[], T], name: str) -> T:
@@ -32,10 +51,13 @@ async def in_daemon_thread(work: Callable[[], T], name: str) -> T:
             result = work()
         except BaseException as exc:  # noqa: BLE001 - handed over whole to whoever waits
             error = exc
+        _running.discard(threading.current_thread())
         try:
             loop.call_soon_threadsafe(deliver, result, error)
         except RuntimeError:
             return  # the loop is gone, and with it whoever waited
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    _running.add(thread)
+    thread.start()
     return await future
