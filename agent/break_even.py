@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from agent.compaction.phases import IDENTIFIER_TOKENS, VERBATIM_RATIO
+from agent.compaction.plan.phases import IDENTIFIER_TOKENS, VERBATIM_RATIO
 from agent.composition import Filling
 from agent.prices import Price
 from agent.prompt_caching import CacheTtl

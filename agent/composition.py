@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from agent.compaction.boundary import TAIL_SLACK
+from agent.compaction.plan.boundary import TAIL_SLACK
 from agent.messages import THINKING_TYPES, Message, Row, wire_message
 from agent.model_metadata import (
     IMAGE_PART_TYPES,

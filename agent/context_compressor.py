@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from agent.clock import SystemClock
-from agent.compaction.assemble import with_changes
-from agent.compaction.default_model import AuxiliarySideModel
-from agent.compaction.failures import FailureKind
-from agent.compaction.ladder import SummaryLadder
-from agent.compaction.phases import (
+from agent.compaction.calls.default_model import AuxiliarySideModel
+from agent.compaction.calls.ladder import SummaryLadder
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summariser import Summary, SummaryModel
+from agent.compaction.calls.summary import Readables, SummaryMaterial
+from agent.compaction.plan.assemble import with_changes
+from agent.compaction.plan.failures import FailureKind
+from agent.compaction.plan.phases import (
     Attempt,
     Plan,
     assembled,
@@ -23,7 +26,7 @@ from agent.compaction.phases import (
     shrunk_only,
     worth_a_summary,
 )
-from agent.compaction.policy import (
+from agent.compaction.plan.policy import (
     after_compression,
     after_nothing,
     after_usage,
@@ -31,10 +34,7 @@ from agent.compaction.policy import (
     cooldown_left,
     verdict,
 )
-from agent.compaction.prune import prunable_results
-from agent.compaction.spending import Spending
-from agent.compaction.summariser import Summary, SummaryModel
-from agent.compaction.summary import Readables, SummaryMaterial
+from agent.compaction.plan.prune import prunable_results
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.messages import Message
 from agent.model_metadata import (

@@ -6,8 +6,8 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
-from agent.compaction.ahead import LEVEL
-from agent.compaction.session import SessionCompactor
+from agent.compaction.host.ahead import LEVEL
+from agent.compaction.host.session import SessionCompactor
 from agent.errors import StoreError
 from agent.ports import Clock
 from agent.store_ports import SessionStore
@@ -36,7 +36,7 @@ class AheadDesk:
 
     A turn that is over hands its conversation in; those of the run before are found in the store
     after a start. What could not be done is tried again by the sweep, as often as its conversation
-    allows it (`agent.compaction.ahead`). Failures are logged and counted, and never told.
+    allows it (`agent.compaction.host.ahead`). Failures are logged and counted, and never told.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.clock import RandomIds
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_engine import ContextEngine
 from agent.ports import Clock, Compactor, IdSource
 from agent.sessions import LoadedSession

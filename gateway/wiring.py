@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 from agent.auxiliary_client import LoopSideModel, install
 from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.micro.passes import MicroParts
 from agent.compaction.native.running import NativeCompaction
-from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ConfigError

@@ -1,1 +1,1 @@
-"""Owns compaction: prune, boundaries, summary, assembly, manifest, policy; and the host's side."""
+"""Keeping a conversation inside the window: plan (pure), calls, host, and micro and native."""

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from agent.compaction.summary import SUMMARY_TAG
+from agent.compaction.calls.summary import SUMMARY_TAG
 from agent.errors import ContextOverflow
 from agent.llm.offline_summary import summarise
 from agent.llm.wire import ERROR_PREFIX

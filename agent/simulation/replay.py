@@ -10,17 +10,17 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
-from agent.compaction.ahead import HOUR_SECONDS, LEVEL, MAX_CALLS_AN_HOUR, MIN_NEW_RATIO
+from agent.compaction.host.ahead import HOUR_SECONDS, LEVEL, MAX_CALLS_AN_HOUR, MIN_NEW_RATIO
+from agent.compaction.host.session import MAX_PER_TURN
 from agent.compaction.micro.progress import after_call
-from agent.compaction.policy import (
+from agent.compaction.plan.policy import (
     after_compression,
     after_nothing,
     after_progress,
     after_usage,
     verdict,
 )
-from agent.compaction.prune import MIN_RECLAIM_TOKENS
-from agent.compaction.session import MAX_PER_TURN
+from agent.compaction.plan.prune import MIN_RECLAIM_TOKENS
 from agent.messages import Row
 from agent.model_metadata import Measurement
 from agent.prices import Price

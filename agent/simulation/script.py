@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from agent.compaction.prune import ARGUMENTS_MIN_CHARS, LEAF_MIN_CHARS, PRUNE_MIN_CHARS
+from agent.compaction.plan.prune import ARGUMENTS_MIN_CHARS, LEAF_MIN_CHARS, PRUNE_MIN_CHARS
 from agent.messages import Message, MessageKind, Row
 from agent.model_metadata import CHARS_PER_TOKEN, MESSAGE_TOKENS, TOOL_CALL_TOKENS
 from agent.simulation.trace import Event, Trace

@@ -1,7 +1,7 @@
 """Owns a compression by sizes alone: where it cuts, what it reads, what it leaves. Pure.
 
-The cut is the product's own (`agent.compaction.boundary`). What a summary's words would decide is
-estimated: its length, what of the people's words and identifiers goes along.
+The cut is the product's own (`agent.compaction.plan.boundary`). What a summary's words would decide
+is estimated: its length, what of the people's words and identifiers goes along.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.compaction.assemble import NOTE
-from agent.compaction.boundary import Boundaries, CutRules, find_boundaries, side
-from agent.compaction.frame import SummaryText, render_summary
-from agent.compaction.phases import (
+from agent.compaction.calls.summariser import INPUT_SHARE, MAX_OUTPUT_SHARE, MIN_OUTPUT_TOKENS
+from agent.compaction.calls.summary import BODY_CHARS, MAX_PARTS, ONE_CALL_CHARS, system_text
+from agent.compaction.plan.assemble import NOTE
+from agent.compaction.plan.boundary import Boundaries, CutRules, find_boundaries, side
+from agent.compaction.plan.frame import SummaryText, render_summary
+from agent.compaction.plan.phases import (
     FIT_RATIO,
     IDENTIFIER_TOKENS,
     PRUNE_ENOUGH_RATIO,
     VERBATIM_RATIO,
 )
-from agent.compaction.prune import MIN_RESULT_CHARS
-from agent.compaction.summariser import INPUT_SHARE, MAX_OUTPUT_SHARE, MIN_OUTPUT_TOKENS
-from agent.compaction.summary import BODY_CHARS, MAX_PARTS, ONE_CALL_CHARS, system_text
+from agent.compaction.plan.prune import MIN_RESULT_CHARS
 from agent.messages import Row, is_real_user
 from agent.model_metadata import (
     CHARS_PER_TOKEN,

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agent.compaction.clip import clip_to_tokens
+from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ToolError
 from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
 from agent.messages import Draft, Message, ToolCall, ToolSchema, clean_text

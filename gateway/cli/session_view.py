@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.compaction.report import CompressionReport
+from agent.compaction.plan.report import CompressionReport
 from agent.composition import PARTS, Filling, PartName
 from agent.lineages import UsageTotals
 from agent.messages import Row, text_of

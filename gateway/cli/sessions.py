@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.compaction.report import last_compression
+from agent.compaction.plan.report import last_compression
 from agent.composition import fill
 from agent.errors import ConfigError, PosthouseError, SessionNotFound
 from agent.ledger import LedgerScope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.compaction.failures import FailureKind, describe
-from agent.compaction.report import CompressionReport, SummaryCost
+from agent.compaction.plan.failures import FailureKind, describe
+from agent.compaction.plan.report import CompressionReport, SummaryCost
 from agent.prices import PriceTable, money
 from gateway.commands.contract import counted
 from gateway.commands.wording import ago, duration, shown

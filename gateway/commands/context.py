@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from agent.compaction.report import last_compression, read_manifest, verbatim_rows
+from agent.compaction.plan.report import last_compression, read_manifest, verbatim_rows
 from agent.composition import Filling, fill
 from agent.ledger import LedgerScope
 from agent.lineages import UsageTotals

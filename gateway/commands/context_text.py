@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.break_even import break_even
-from agent.compaction.report import CompressionReport
+from agent.compaction.plan.report import CompressionReport
 from agent.composition import PARTS, Filling, LargeMessage, PartName
 from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers

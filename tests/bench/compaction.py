@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from agent.clock import RandomIds, SystemClock
-from agent.compaction import summary, verbatim
+from agent.compaction.calls import summary
+from agent.compaction.calls.remembered import Remembered
+from agent.compaction.calls.summariser import Summary
+from agent.compaction.host.remembering import StateMemory
+from agent.compaction.host.session import SessionCompactor
 from agent.compaction.micro.passes import MicroCompactor, MicroParts
 from agent.compaction.micro.progress import MicroSettings
-from agent.compaction.remembered import Remembered
-from agent.compaction.remembering import StateMemory
-from agent.compaction.session import SessionCompactor
-from agent.compaction.summariser import Summary
+from agent.compaction.plan import verbatim
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.messages import Draft, Message, Row

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.micro.marker import is_marker, parse_marker
 from agent.compaction.micro.passes import MicroParts
 from agent.compaction.micro.progress import MicroSettings
-from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads

@@ -8,8 +8,8 @@ from typing import Any
 
 from agent.auxiliary_client import LoopSideModel
 from agent.cache_watch import CacheWatch
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.native.running import NativeCompaction
-from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelError
 from agent.llm.anthropic import AnthropicModel

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.auxiliary_client import LoopSideModel
-from agent.compaction.session import SessionCompactor
+from agent.compaction.host.session import SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelError
 from agent.llm.anthropic import AnthropicModel

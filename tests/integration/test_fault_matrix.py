@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.session import CompactionSettings
+from agent.compaction.host.session import CompactionSettings
 from agent.context_compressor import ContextCompressor
 from agent.errors import (
     ContextOverflow,

@@ -11,7 +11,7 @@ import pytest
 
 from agent.auxiliary_client import LoopSideModel
 from agent.clock import RandomIds, SystemClock
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.llm.offline import OfflineModel

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.auxiliary_client import LoopSideModel
 from agent.cache_watch import CacheWatch
-from agent.compaction.session import SessionCompactor
+from agent.compaction.host.session import SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.image_tokens import ImageTokens
 from agent.llm.anthropic import AnthropicModel

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.messages import Draft, Message

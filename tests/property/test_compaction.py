@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.compaction.boundary import CutRules, find_boundaries, is_summary, side
-from agent.compaction.frame import Quote, SummaryText, parse_summary, render_summary
-from agent.compaction.prune import prune_messages
+from agent.compaction.plan.boundary import CutRules, find_boundaries, is_summary, side
+from agent.compaction.plan.frame import Quote, SummaryText, parse_summary, render_summary
+from agent.compaction.plan.prune import prune_messages
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelTimeout
 from agent.messages import (

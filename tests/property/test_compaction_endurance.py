@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 from typing import Any, cast
 
-from agent.compaction.session import SessionCompactor
+from agent.compaction.host.session import SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.messages import SUMMARY_END, SUMMARY_HEADER, Message, orphan_results, unanswered_calls

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.boundary import is_summary
-from agent.compaction.frame import SummaryText, render_summary
+from agent.compaction.plan.boundary import is_summary
+from agent.compaction.plan.frame import SummaryText, render_summary
 from agent.context_compressor import ContextCompressor
 from agent.errors import (
     ContextOverflow,

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.boundary import is_summary
-from agent.compaction.frame import parse_summary
-from agent.compaction.session import SessionCompactor
-from agent.compaction.verbatim import identifiers_in
+from agent.compaction.host.session import SessionCompactor
+from agent.compaction.plan.boundary import is_summary
+from agent.compaction.plan.frame import parse_summary
+from agent.compaction.plan.verbatim import identifiers_in
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.llm.validator import validate

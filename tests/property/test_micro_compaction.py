@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent.compaction.boundary import CutRules
+from agent.compaction.host.session import CompactionSettings
 from agent.compaction.micro.marker import parse_marker
 from agent.compaction.micro.progress import MAX_FAILURES, MicroSettings
 from agent.compaction.micro.splice import absorb, rolling_digest
 from agent.compaction.micro.window import find_cursor, find_exchange, find_window, is_said, stays
-from agent.compaction.session import CompactionSettings
+from agent.compaction.plan.boundary import CutRules
 from agent.errors import ModelConnectionError
 from agent.lineages import UncompressRequest
 from agent.messages import Draft, Keep, Message, Row

@@ -9,10 +9,10 @@ from typing import Any, cast
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from agent.compaction.frame import Quote, SummaryText
 from agent.compaction.native.assembling import assemble_native
 from agent.compaction.native.cutting import NativePlan, plan_native
 from agent.compaction.native.keepsake import HEADER, keepsake, read_keepsake
+from agent.compaction.plan.frame import Quote, SummaryText
 from agent.history import has_thinking
 from agent.llm.validator import ThinkingLedger, validate
 from agent.llm.wire import build_body

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction import telemetry
+from agent.compaction.host import telemetry
 from gateway import logs
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "micro_compaction_report.py"

@@ -6,12 +6,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent.compaction.clip import clip_to_tokens
-from agent.compaction.micro.marker import bare_body
-from agent.compaction.micro.window import is_said
-from agent.compaction.spending import Spending
-from agent.compaction.summariser import SummaryModel
-from agent.compaction.summary import (
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summariser import SummaryModel
+from agent.compaction.calls.summary import (
     SUMMARY_TAG,
     Readables,
     SummaryMaterial,
@@ -21,6 +18,9 @@ from agent.compaction.summary import (
     redacted,
     user_text,
 )
+from agent.compaction.micro.marker import bare_body
+from agent.compaction.micro.window import is_said
+from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ModelError
 from agent.messages import Row, to_engine
 from agent.model_metadata import estimate_tokens_rough

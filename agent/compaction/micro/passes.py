@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from agent.compaction import telemetry
-from agent.compaction.boundary import CutRules
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summary import SummaryRejected
+from agent.compaction.host import telemetry
+from agent.compaction.host.remembering import StateMemory
 from agent.compaction.micro.condensing import (
     MAX_OUTPUT_TOKENS,
     Condenser,
@@ -34,11 +36,9 @@ from agent.compaction.micro.window import (
     find_window,
     is_said,
 )
-from agent.compaction.phases import MIN_HEAD_RATIO
-from agent.compaction.policy import cooldown_left
-from agent.compaction.remembering import StateMemory
-from agent.compaction.spending import Spending
-from agent.compaction.summary import SummaryRejected
+from agent.compaction.plan.boundary import CutRules
+from agent.compaction.plan.phases import MIN_HEAD_RATIO
+from agent.compaction.plan.policy import cooldown_left
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ModelError

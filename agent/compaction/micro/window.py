@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.compaction.boundary import TAIL_FLOORS, TAIL_SLACK, CutRules
+from agent.compaction.plan.boundary import TAIL_FLOORS, TAIL_SLACK, CutRules
 from agent.messages import Row
 
 MIN_MESSAGES = 4

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agent.compaction.adoption import Adopted
-from agent.compaction.assemble import problem_with
-from agent.compaction.boundary import is_summary
-from agent.compaction.frame import SummaryText, clean_body, render_summary
-from agent.compaction.manifest import Loss, build_manifest, missing_from
 from agent.compaction.native.cutting import OWN_KINDS, NativePlan
 from agent.compaction.native.keepsake import choose, keepsake, read_keepsake
+from agent.compaction.plan.adoption import Adopted
+from agent.compaction.plan.assemble import problem_with
+from agent.compaction.plan.boundary import is_summary
+from agent.compaction.plan.frame import SummaryText, clean_body, render_summary
+from agent.compaction.plan.manifest import Loss, build_manifest, missing_from
 from agent.messages import (
     Draft,
     Entry,

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from agent.compaction.boundary import TAIL_SLACK
-from agent.compaction.phases import FIT_RATIO, IDENTIFIER_TOKENS, VERBATIM_RATIO
-from agent.compaction.policy import MAX_BIAS
+from agent.compaction.plan.boundary import TAIL_SLACK
+from agent.compaction.plan.phases import FIT_RATIO, IDENTIFIER_TOKENS, VERBATIM_RATIO
+from agent.compaction.plan.policy import MAX_BIAS
 from agent.history import has_thinking
 from agent.messages import Row
 from agent.model_metadata import Measurement, Triggers

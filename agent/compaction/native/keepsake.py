@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agent.compaction.frame import SummaryText, kept_exactly, parse_summary
-from agent.compaction.phases import IDENTIFIER_TOKENS, VERBATIM_RATIO
-from agent.compaction.verbatim import choose_quotes, find_identifiers
+from agent.compaction.plan.frame import SummaryText, kept_exactly, parse_summary
+from agent.compaction.plan.phases import IDENTIFIER_TOKENS, VERBATIM_RATIO
+from agent.compaction.plan.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, Row, clean_text, real_users, text_of, to_engine
 
 HEADER = "[Kept word for word from what was summarised: for reference only]"

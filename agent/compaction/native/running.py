@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summary import FOCUS_MAX_CHARS
+from agent.compaction.host.running import Order, Run
 from agent.compaction.native.assembling import NativeResult, assemble_native
 from agent.compaction.native.cutting import NativePlan, plan_native
 from agent.compaction.native.originals import Past, begins_with_block, own_entries, with_originals
-from agent.compaction.policy import after_compression
-from agent.compaction.running import Order, Run
-from agent.compaction.spending import Spending
-from agent.compaction.summary import FOCUS_MAX_CHARS
+from agent.compaction.plan.policy import after_compression
 from agent.errors import (
     BlockUnsendable,
     CompactionRefused,

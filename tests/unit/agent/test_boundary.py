@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from agent.compaction.boundary import Boundaries, CutRules, find_boundaries
+from agent.compaction.plan.boundary import Boundaries, CutRules, find_boundaries
 from agent.messages import Message, newest_real_user, tool_groups
 
 RULES = CutRules(protect_first_n=0, protect_last_n=20, tail_tokens=2400, head_tokens=3000)

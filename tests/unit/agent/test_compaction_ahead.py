@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.ahead import MAX_CALLS_AN_HOUR, PREPARING
-from agent.compaction.policy import held_text
-from agent.compaction.session import MAX_PER_TURN, CompactionSettings, SessionCompactor
+from agent.compaction.host.ahead import MAX_CALLS_AN_HOUR, PREPARING
+from agent.compaction.host.session import MAX_PER_TURN, CompactionSettings, SessionCompactor
+from agent.compaction.plan.policy import held_text
 from agent.errors import ModelAuthError, ModelTimeout, StoreUnavailable
 from agent.lineages import UncompressRequest
 from agent.messages import Draft, Keep

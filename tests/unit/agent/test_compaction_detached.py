@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.errors import ModelTimeout, StoreUnavailable
 from agent.ports import CompactionResult, Usage
 from agent.sessions import LoadedSession

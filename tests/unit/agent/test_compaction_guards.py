@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.memory_text import TIMEOUT_SECONDS
+from agent.compaction.host.memory_text import TIMEOUT_SECONDS
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelAuthError, ModelTimeout
 from agent.ports import Usage

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent import pressure
-from agent.compaction.failures import FailureKind, classify, describe
-from agent.compaction.policy import (
+from agent.compaction.calls.summary import SummaryRejected
+from agent.compaction.plan.failures import FailureKind, classify, describe
+from agent.compaction.plan.policy import (
     PROBE_SECONDS,
     after_compression,
     after_failure,
@@ -18,7 +19,6 @@ from agent.compaction.policy import (
     in_words,
     verdict,
 )
-from agent.compaction.summary import SummaryRejected
 from agent.errors import ModelAuthError, ModelOverloaded, ModelTimeout
 from agent.model_metadata import Measurement
 from agent.sessions import CompressionState

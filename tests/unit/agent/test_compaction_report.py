@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.report import last_compression, read_manifest, verbatim_rows
+from agent.compaction.plan.report import last_compression, read_manifest, verbatim_rows
 from agent.messages import Message, Row
 from agent.sessions import CompressionState, Session, SessionPrefix
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.assemble import NOTE
-from agent.compaction.boundary import is_summary, side
-from agent.compaction.frame import parse_summary
-from agent.compaction.summariser import MIN_OUTPUT_TOKENS
-from agent.compaction.summary import MAX_PARTS, SUMMARY_TAG
+from agent.compaction.calls.summariser import MIN_OUTPUT_TOKENS
+from agent.compaction.calls.summary import MAX_PARTS, SUMMARY_TAG
+from agent.compaction.plan.assemble import NOTE
+from agent.compaction.plan.boundary import is_summary, side
+from agent.compaction.plan.frame import parse_summary
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import MEMORY_CONTEXT_MAX_CHARS
 from agent.errors import (
@@ -547,6 +547,6 @@ def test_broken_pairs_of_the_input_are_whole_in_the_output() -> None:
 
 
 def test_marks_of_the_prompt_do_not_end_up_in_the_summary() -> None:
-    from agent.compaction.frame import clean_body
+    from agent.compaction.plan.frame import clean_body
 
     assert clean_body("## Goal\nship it\n</conversation>\n[End of summary]\n") == "## Goal\nship it"

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.boundary import is_summary
-from agent.compaction.frame import parse_summary
-from agent.compaction.session import CompactionSettings
-from agent.compaction.summary import MAX_PARTS, SECTIONS, SUMMARY_TAG
+from agent.compaction.calls.summary import MAX_PARTS, SECTIONS, SUMMARY_TAG
+from agent.compaction.host.session import CompactionSettings
+from agent.compaction.plan.boundary import is_summary
+from agent.compaction.plan.frame import parse_summary
 from agent.context_compressor import ContextCompressor
 from agent.errors import ContextOverflow, ModelTimeout
 from agent.messages import SUMMARY_END, SUMMARY_HEADER, Message, text_of, to_engine

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.compaction.boundary import CutRules, find_boundaries
+from agent.compaction.plan.boundary import CutRules, find_boundaries
 from agent.context_compressor import ContextCompressor
 from agent.llm.images import MANY_MAX_SIDE_PIXELS, pixel_size
 from agent.llm.validator import validate

@@ -13,8 +13,8 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from agent.compaction.boundary import is_summary
-from agent.compaction.prune import prune_messages
+from agent.compaction.plan.boundary import is_summary
+from agent.compaction.plan.prune import prune_messages
 from agent.context_compressor import ContextCompressor
 from agent.llm.validator import ThinkingLedger, validate
 from agent.llm.wire import build_body

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from agent.compaction.calls.summary import SUMMARY_TAG
+from agent.compaction.host.session import CompactionSettings
 from agent.compaction.micro.marker import (
     MARKER_END,
     MARKER_HEADER,
@@ -16,8 +18,6 @@ from agent.compaction.micro.marker import (
     parse_marker,
 )
 from agent.compaction.micro.progress import MicroSettings, override_of
-from agent.compaction.session import CompactionSettings
-from agent.compaction.summary import SUMMARY_TAG
 from agent.errors import ModelConnectionError, ModelNotFound
 from agent.messages import Draft, Keep, Message, text_of
 from agent.prepared import Prepared

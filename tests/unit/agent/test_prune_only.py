@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.prune import (
+from agent.compaction.host.session import CompactionSettings
+from agent.compaction.plan.prune import (
     MIN_RECLAIM_TOKENS,
     MIN_RESULT_CHARS,
     is_stand_in,
     prunable_results,
 )
-from agent.compaction.session import CompactionSettings
 from agent.context_compressor import ContextCompressor
 from agent.loop import LoopSettings, TurnLoop
 from agent.messages import Draft, ToolSchema

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.compaction.remembered import LARGEST_SHARE, Remembered
+from agent.compaction.calls.remembered import LARGEST_SHARE, Remembered
 
 
 class Upper:

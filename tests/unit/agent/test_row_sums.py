@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.compaction.row_sums import RowSums
+from agent.compaction.host.row_sums import RowSums
 from agent.messages import Row
 from agent.model_metadata import IMAGE_TOKENS, count_rows
 from agent.sessions import CompressionState, LoadedSession, Session, SessionPrefix

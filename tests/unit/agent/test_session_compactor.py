@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.boundary import is_summary
-from agent.compaction.session import CompactionSettings
+from agent.compaction.host.session import CompactionSettings
+from agent.compaction.plan.boundary import is_summary
 from agent.errors import ModelConnectionError, ModelTimeout
 from agent.messages import orphan_results, unanswered_calls
 from agent.ports import Usage

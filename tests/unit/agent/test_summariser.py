@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.manifest import Loss, build_manifest, missing_from
-from agent.compaction.summary import MAX_PARTS
+from agent.compaction.calls.summary import MAX_PARTS
+from agent.compaction.plan.frame import Quote, SummaryText
+from agent.compaction.plan.manifest import Loss, build_manifest, missing_from
 from agent.context_compressor import ContextCompressor
 from agent.errors import ContextOverflow, ModelTimeout, OutputLimitTooHigh, RequestTooLarge
 from agent.messages import Message

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.summary import BODY_CHARS, Readables, in_parts
-from agent.compaction.verbatim import choose_quotes, find_identifiers, search
+from agent.compaction.calls.summary import BODY_CHARS, Readables, in_parts
+from agent.compaction.plan.frame import Quote, SummaryText
+from agent.compaction.plan.verbatim import choose_quotes, find_identifiers, search
 from agent.messages import Message, orphan_results, pairs_are_whole, unanswered_calls
 from agent.model_metadata import estimate_tokens_rough
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent.compaction import detaching
-from agent.compaction.ahead import Preparation
-from agent.compaction.session import CompactionSettings, SessionCompactor
+from agent.compaction.host import detaching
+from agent.compaction.host.ahead import Preparation
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelTimeout, StoreUnavailable
 from agent.loop import LoopSettings, TurnLoop

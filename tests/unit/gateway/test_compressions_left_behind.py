@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.compaction import detaching
-from agent.compaction.session import SessionCompactor
+from agent.compaction.host import detaching
+from agent.compaction.host.session import SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.sessions import Session
 from gateway import texts

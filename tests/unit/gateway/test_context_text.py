@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cache_watch import CacheMiss
-from agent.compaction.failures import describe
-from agent.compaction.report import CompressionReport, SummaryCost, read_manifest
+from agent.compaction.plan.failures import describe
+from agent.compaction.plan.report import CompressionReport, SummaryCost, read_manifest
 from agent.composition import PARTS, Composition, Filling, LargeMessage, MeasuredPrompt
 from agent.lineages import UsageTotals
 from agent.model_metadata import Measurement, TriggerRules, triggers_for

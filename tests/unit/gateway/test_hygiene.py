@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.session import CompactionSettings
+from agent.compaction.host.session import CompactionSettings
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelConnectionError
 from agent.model_metadata import TriggerRules, triggers_for

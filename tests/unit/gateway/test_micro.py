@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.micro.passes import MicroParts
 from agent.compaction.micro.progress import MicroSettings
-from agent.compaction.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import StoreUnavailable

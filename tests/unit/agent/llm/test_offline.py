@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.compaction.summary import SummaryMaterial, read_answer, system_text, user_text
+from agent.compaction.calls.summary import SummaryMaterial, read_answer, system_text, user_text
 from agent.errors import ContextOverflow
 from agent.llm.offline import NOTICE, OfflineModel
 from agent.llm.validator import validate

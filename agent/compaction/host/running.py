@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent.compaction.adoption import Adopted, Checked, check
-from agent.compaction.memory_text import MemoryText, memory_text
-from agent.compaction.policy import after_compression, after_failure, after_waste, in_words
+from agent.compaction.host.memory_text import MemoryText, memory_text
+from agent.compaction.plan.adoption import Adopted, Checked, check
+from agent.compaction.plan.policy import after_compression, after_failure, after_waste, in_words
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads

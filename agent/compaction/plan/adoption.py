@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from agent.compaction.assemble import NOTE, repair_pairs
+from agent.compaction.plan.assemble import NOTE, repair_pairs
 from agent.errors import EngineError
 from agent.messages import (
     Entry,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, overload
 
-from agent.compaction.clip import clip, clip_to_tokens, recall_reference
-from agent.compaction.frame import clean_body
-from agent.compaction.remembered import Remembered
+from agent.compaction.calls.remembered import Remembered
+from agent.compaction.plan.clip import clip, clip_to_tokens, recall_reference
+from agent.compaction.plan.frame import clean_body
 from agent.messages import Message, text_of
 from agent.model_metadata import CHARS_PER_TOKEN, estimate_tokens_rough
 from agent.ports import ModelResponse

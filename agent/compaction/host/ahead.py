@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from agent import pressure
-from agent.compaction.assemble import problem_with
-from agent.compaction.detaching import Detachable
-from agent.compaction.leasing import leased
-from agent.compaction.policy import MAX_BIAS, in_words, verdict
-from agent.compaction.remembering import StateMemory
-from agent.compaction.running import EngineRunner, Order, Run
+from agent.compaction.host.detaching import Detachable
+from agent.compaction.host.leasing import leased
+from agent.compaction.host.remembering import StateMemory
+from agent.compaction.host.running import EngineRunner, Order, Run
+from agent.compaction.plan.assemble import problem_with
+from agent.compaction.plan.policy import MAX_BIAS, in_words, verdict
 from agent.messages import Entry, Keep, Message, Row, newest_real_user, to_engine
 from agent.native_block import compaction_block
 from agent.ports import Clock, IdSource

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agent.compaction.adoption import Adopted
-from agent.compaction.prune import MIN_RECLAIM_TOKENS
-from agent.compaction.remembering import StateMemory
-from agent.compaction.running import EngineRunner, Order
+from agent.compaction.host.remembering import StateMemory
+from agent.compaction.host.running import EngineRunner, Order
+from agent.compaction.plan.adoption import Adopted
+from agent.compaction.plan.prune import MIN_RECLAIM_TOKENS
 from agent.errors import EngineError
 from agent.messages import Keep, Row
 from agent.ports import CompactionResult

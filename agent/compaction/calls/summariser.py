@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agent.compaction.clip import clip_to_tokens
-from agent.compaction.spending import Spending
-from agent.compaction.summary import (
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summary import (
     Readables,
     SummaryMaterial,
     SummaryRejected,
@@ -18,6 +17,7 @@ from agent.compaction.summary import (
     system_text,
     user_text,
 )
+from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ContextOverflow, ModelError, OutputLimitTooHigh, RequestTooLarge
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock, ModelResponse, SideModel

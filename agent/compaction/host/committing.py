@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent import pressure
-from agent.compaction import telemetry
-from agent.compaction.adoption import Adopted
-from agent.compaction.ahead import Ahead, Taken
-from agent.compaction.announcing import Announcer
-from agent.compaction.detaching import Detachable
-from agent.compaction.leasing import leased
-from agent.compaction.policy import after_compression, after_progress, gained_since
-from agent.compaction.remembering import StateMemory
-from agent.compaction.running import EngineRunner, Order, Run
+from agent.compaction.host import telemetry
+from agent.compaction.host.ahead import Ahead, Taken
+from agent.compaction.host.announcing import Announcer
+from agent.compaction.host.detaching import Detachable
+from agent.compaction.host.leasing import leased
+from agent.compaction.host.remembering import StateMemory
+from agent.compaction.host.running import EngineRunner, Order, Run
+from agent.compaction.plan.adoption import Adopted
+from agent.compaction.plan.policy import after_compression, after_progress, gained_since
 from agent.errors import StoreError
 from agent.messages import Entry
 from agent.model_metadata import Measurement

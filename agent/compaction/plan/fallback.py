@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.compaction.clip import clip, clip_to_tokens
-from agent.compaction.frame import clean_body
-from agent.compaction.summary import Readable
+from agent.compaction.calls.summary import Readable
+from agent.compaction.plan.clip import clip, clip_to_tokens
+from agent.compaction.plan.frame import clean_body
 from agent.model_metadata import estimate_tokens_rough
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from agent.compaction.clip import clip_to_tokens, recall_reference
+from agent.compaction.plan.clip import clip_to_tokens, recall_reference
 from agent.messages import (
     Message,
     ToolCall,

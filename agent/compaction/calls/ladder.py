@@ -6,13 +6,13 @@ import copy
 import logging
 from dataclasses import dataclass
 
-from agent.compaction.failures import FailureKind, classify, describe
-from agent.compaction.fallback import deterministic_body
-from agent.compaction.policy import after_failure, cooldown_left
-from agent.compaction.prune import calls_by_id, stand_in
-from agent.compaction.spending import Spending
-from agent.compaction.summariser import Summariser, Summary, SummaryModel
-from agent.compaction.summary import Readables, SummaryMaterial, SummaryRejected
+from agent.compaction.calls.spending import Spending
+from agent.compaction.calls.summariser import Summariser, Summary, SummaryModel
+from agent.compaction.calls.summary import Readables, SummaryMaterial, SummaryRejected
+from agent.compaction.plan.failures import FailureKind, classify, describe
+from agent.compaction.plan.fallback import deterministic_body
+from agent.compaction.plan.policy import after_failure, cooldown_left
+from agent.compaction.plan.prune import calls_by_id, stand_in
 from agent.errors import ModelError, ModelUnavailable
 from agent.messages import text_of
 from agent.model_metadata import resolve_window

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent.compaction.frame import MAX_LISTED, SummaryText
+from agent.compaction.plan.frame import MAX_LISTED, SummaryText
 from agent.messages import Message, clean_text, real_users
 
 Mode = Literal["prune", "summary", "deterministic", "native"]
@@ -28,7 +28,7 @@ class Loss:
     identifiers_complete: bool = True
     """False: older ones are left to recall."""
     cost: Mapping[str, Any] | None = None
-    """What the summary calls took (`agent.compaction.spending.Spending.as_dict`)."""
+    """What the summary calls took (`agent.compaction.calls.spending.Spending.as_dict`)."""
     at: float = 0.0
     """Unix seconds."""
 

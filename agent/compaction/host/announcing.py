@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from agent.compaction.running import EngineRunner
+from agent.compaction.host.running import EngineRunner
 from agent.errors import StoreError
 from agent.sessions import Session
 from agent.store_ports import SessionStore

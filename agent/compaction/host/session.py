@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import pressure
-from agent.compaction.ahead import PREPARING, Ahead, Preparation
-from agent.compaction.announcing import Announcer
-from agent.compaction.committing import Committer, Job, Notify, blocked_text
-from agent.compaction.detaching import Detachable
-from agent.compaction.memory_text import MemoryText
+from agent.compaction.host.ahead import PREPARING, Ahead, Preparation
+from agent.compaction.host.announcing import Announcer
+from agent.compaction.host.committing import Committer, Job, Notify, blocked_text
+from agent.compaction.host.detaching import Detachable
+from agent.compaction.host.memory_text import MemoryText
+from agent.compaction.host.prune_only import PruneOnly
+from agent.compaction.host.remembering import StateMemory
+from agent.compaction.host.running import EngineRunner, Order
 from agent.compaction.micro.passes import MicroCompactor, MicroParts
 from agent.compaction.native.running import NativeCompaction
-from agent.compaction.policy import after_usage, blocked_for, in_words, verdict
-from agent.compaction.prune_only import PruneOnly
-from agent.compaction.remembering import StateMemory
-from agent.compaction.running import EngineRunner, Order
+from agent.compaction.plan.policy import after_usage, blocked_for, in_words, verdict
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads

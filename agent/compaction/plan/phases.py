@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from agent.compaction.assemble import assemble, problem_with, repair_pairs, with_changes
-from agent.compaction.boundary import (
+from agent.compaction.micro.marker import parse_marker
+from agent.compaction.plan.assemble import assemble, problem_with, repair_pairs, with_changes
+from agent.compaction.plan.boundary import (
     Boundaries,
     CutRules,
     find_boundaries,
@@ -15,12 +16,11 @@ from agent.compaction.boundary import (
     is_summary,
     own_messages,
 )
-from agent.compaction.frame import SummaryText, parse_summary, render_summary
-from agent.compaction.manifest import Loss, Mode, build_manifest, missing_from
-from agent.compaction.micro.marker import parse_marker
-from agent.compaction.policy import MAX_BIAS
-from agent.compaction.prune import prune_messages, shrink_tail
-from agent.compaction.verbatim import choose_quotes, find_identifiers
+from agent.compaction.plan.frame import SummaryText, parse_summary, render_summary
+from agent.compaction.plan.manifest import Loss, Mode, build_manifest, missing_from
+from agent.compaction.plan.policy import MAX_BIAS
+from agent.compaction.plan.prune import prune_messages, shrink_tail
+from agent.compaction.plan.verbatim import choose_quotes, find_identifiers
 from agent.messages import Message, newest_real_user, real_users, text_of
 from agent.model_metadata import IMAGE_TOKENS, Triggers, messages_tokens
 from agent.pressure import TIERS

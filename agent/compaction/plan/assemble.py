@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from agent.compaction.boundary import Boundaries, is_note, is_summary, side
+from agent.compaction.plan.boundary import Boundaries, is_note, is_summary, side
 from agent.messages import (
     Message,
     orphan_results,

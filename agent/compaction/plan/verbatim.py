@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agent.compaction.clip import clip_to_tokens
-from agent.compaction.frame import Quote, SummaryText
-from agent.compaction.manifest import row_of, rows_of
-from agent.compaction.remembered import Remembered
-from agent.compaction.summary import Readables, redacted, shown_text
+from agent.compaction.calls.remembered import Remembered
+from agent.compaction.calls.summary import Readables, redacted, shown_text
+from agent.compaction.plan.clip import clip_to_tokens
+from agent.compaction.plan.frame import Quote, SummaryText
+from agent.compaction.plan.manifest import row_of, rows_of
 from agent.messages import Message
 from agent.model_metadata import estimate_tokens_rough
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.compaction.failures import FailureKind
+from agent.compaction.plan.failures import FailureKind
 from agent.model_metadata import Measurement
 from agent.sessions import CompressionState, LoadedSession
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields, replace
 
-from agent.compaction.row_sums import RowSums
+from agent.compaction.host.row_sums import RowSums
 from agent.model_metadata import IMAGE_TOKENS, Measurement, estimate_prefix_tokens, measure
 from agent.sessions import CompressionState, LoadedSession, SessionPrefix
 from agent.store_ports import SessionStore

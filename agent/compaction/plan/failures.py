@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from agent.compaction.summary import SummaryRejected
+from agent.compaction.calls.summary import SummaryRejected
 from agent.errors import (
     ModelAuthError,
     ModelBadRequest,
