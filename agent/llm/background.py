@@ -15,7 +15,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LAST_WAIT_SECONDS = 5.0
+LAST_WAIT_SECONDS = 10.0
+"""An import without compiled files takes seconds on a slow machine."""
 _running: set[threading.Thread] = set()
 
 
