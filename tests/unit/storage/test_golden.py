@@ -1,4 +1,4 @@
-"""A database of every schema version opens for ever: every conversation, its mail, its cut-off turn."""
+"""A database of every schema version opens for ever: its conversations, mail and cut-off turn."""
 
 from __future__ import annotations
 
