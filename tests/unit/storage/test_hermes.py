@@ -99,7 +99,7 @@ async def test_a_lineage_becomes_one_conversation_and_copies_are_folded(
 
     (taken,) = await store.take_in([portable])
     hits = await store.search("walrus", SearchScope(conversation_id=taken.conversation_id))
-    assert [hit.role for hit in hits] == ["tool", "user"] or len(hits) == 2
+    assert sorted(hit.role for hit in hits) == ["tool", "user"]
     with pytest.raises(ImportRefused, match="here already"):
         await store.take_in(read_portables(state.path))
     await store.close()
