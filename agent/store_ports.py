@@ -210,6 +210,20 @@ class SessionStore(Ledger, Shelf, Protocol):
         """
         ...
 
+    async def steer(
+        self, ticket: TurnTicket, session_id: str, inbox_ids: Sequence[int], message: Draft
+    ) -> Appended | None:
+        """Take waiting messages into a running turn: rows claimed, words stored, one transaction.
+
+        For between two steps, when every call of the list is answered. The rows are answered
+        together with the turn's own. None: one of them does not wait any more, nothing is stored.
+
+        Raises:
+            StaleTurn: the turn is not running any more; nothing is stored.
+            SessionEnded: this is not the live tip.
+        """
+        ...
+
     async def finish_turn(
         self,
         ticket: TurnTicket,
@@ -264,6 +278,29 @@ class Mailbox(Protocol):
         A repeat, by (platform, bot, kind, update) within a week or by (platform, bot, chat,
         message, kind), stores nothing and gives the first row's id. Cursors only move forward.
         """
+        ...
+
+    async def revise(self, record: InboxRecord) -> bool:
+        """Let a waiting message say what it says after an edit: its text and its payload.
+
+        Found by (platform, bot, chat, message, kind). False: it does not wait (any more), so it
+        stays as it was read.
+        """
+        ...
+
+    async def move_chat(
+        self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
+    ) -> bool:
+        """A chat has got another id: routes, waiting messages, cursors and what is owed follow.
+
+        One transaction. What came to the new id before it was known to be the old one's heir is
+        kept: where both ids lead to a conversation, the old one's goes on under the key, and the
+        other stays in ``/sessions``. False: this was known already, nothing was done.
+        """
+        ...
+
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        """Old id → id of today, also over several moves."""
         ...
 
     async def quarantine(

@@ -15,21 +15,21 @@ from typing import Any
 from agent.ports import Clock, LanguageModel
 from agent.store_ports import Store
 from gateway import __version__
-from gateway.ahead import AheadDesk
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.delivery.outbox import Delivery
-from gateway.dispatch import Dispatch
 from gateway.exchange import ImportDesk, TakeIn
-from gateway.http import Facts, HttpFace
-from gateway.lanes import Lanes
-from gateway.metrics import Metrics
-from gateway.micro import MicroDesk
+from gateway.lanes.dispatch import Dispatch
+from gateway.lanes.lanes import Lanes
+from gateway.lanes.recovery import Recovery
+from gateway.monitoring.http import Facts, HttpFace
+from gateway.monitoring.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform, PlatformState
-from gateway.recovery import Recovery
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.tasks import TaskOwner, spawn, wait_all
+from gateway.turns.ahead import AheadDesk
+from gateway.turns.micro import MicroDesk
 from gateway.upkeep import keep_up
 
 log = logging.getLogger(__name__)

@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_json: bool) -> None:
     # Inside, so that `schema` stays instant.
-    from gateway.wiring import build_policies, enabled_platforms, is_offline  # noqa: PLC0415
+    from gateway.wiring.models import is_offline  # noqa: PLC0415
+    from gateway.wiring.platforms import build_policies, enabled_platforms  # noqa: PLC0415
 
     platforms = enabled_platforms(config, secrets)
     policies = build_policies(config, {"telegram", "discord"})

@@ -62,7 +62,7 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
 
 async def _read(home: Home, session_id: str) -> Portable:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring import archive  # noqa: PLC0415
+    from gateway.wiring.assembling import archive  # noqa: PLC0415
 
     async with archive(home) as store:
         return await store.portable(await find_session(store, session_id))
@@ -114,7 +114,7 @@ def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
         raise PosthouseError(f"{path} can not be read: {exc.strerror or exc}") from exc
     if taken is not None:
         return taken
-    from gateway.wiring import take_in_file  # noqa: PLC0415 - as above
+    from gateway.wiring.assembling import take_in_file  # noqa: PLC0415 - as above
 
     with claimed(home.path, home.lock):
         return asyncio.run(take_in_file(home, path, arguments.owner))

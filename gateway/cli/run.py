@@ -29,7 +29,7 @@ from gateway.logs import set_up
 from gateway.platforms.console.adapter import StandardStreams, standard_streams
 
 if TYPE_CHECKING:
-    from gateway.wiring import StoreDecorator
+    from gateway.wiring.assembling import StoreDecorator
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -94,7 +94,9 @@ async def _serve(
     decorate_store: StoreDecorator | None,
 ) -> int:
     # Inside: the composition brings the database driver and, where they are on, the SDKs.
-    from gateway.wiring import Surroundings, build_daemon, enabled_platforms  # noqa: PLC0415
+    from gateway.wiring.assembling import build_daemon  # noqa: PLC0415
+    from gateway.wiring.platforms import enabled_platforms  # noqa: PLC0415
+    from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
     streams = standard_streams() if console else None
     around = Surroundings(home, secrets, env, console=streams, only_console=only_console)
@@ -118,7 +120,7 @@ def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) ->
         return False
     if sys.stdin.isatty():
         return True
-    from gateway.wiring import enabled_platforms  # noqa: PLC0415 - as above
+    from gateway.wiring.platforms import enabled_platforms  # noqa: PLC0415 - as above
 
     managed = bool(env.get("INVOCATION_ID") or env.get("NOTIFY_SOCKET"))
     return not enabled_platforms(config, secrets) and not managed
@@ -147,7 +149,8 @@ def quiet_level(level: LogLevel, *, terminal: bool) -> LogLevel:
 def _introduce(
     config: Config, secrets: Secrets, home: Home, file: Path | None, *, chat: bool
 ) -> None:
-    from gateway.wiring import enabled_platforms, is_offline  # noqa: PLC0415 - as above
+    from gateway.wiring.models import is_offline  # noqa: PLC0415 - as above
+    from gateway.wiring.platforms import enabled_platforms  # noqa: PLC0415 - as above
 
     alone = chat or not enabled_platforms(config, secrets)
     rest = "" if alone else ", Ctrl-C the gateway"

@@ -23,8 +23,8 @@ from gateway.cli.session_view import SessionView
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
 from gateway.config.models import Config
-from gateway.trigger_rules import triggers_of_model
-from gateway.windows import remembered_image_tokens
+from gateway.windows.book import remembered_image_tokens
+from gateway.windows.rules import triggers_of_model
 
 MOST_NAMED = 5
 """Sessions that are named when a short id fits several."""
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace) -> int:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring import archive  # noqa: PLC0415
+    from gateway.wiring.assembling import archive  # noqa: PLC0415
 
     home = find_home(environment())
     if not home.database.exists():

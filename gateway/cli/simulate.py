@@ -29,7 +29,7 @@ from gateway.cli.sessions import find_session
 from gateway.config.environment import environment, find_config_file, find_home
 from gateway.config.loading import load_config, parse_config
 from gateway.config.models import Config
-from gateway.trigger_rules import rules_of, triggers_of_model
+from gateway.windows.rules import rules_of, triggers_of_model
 
 MAX_TRACE_BYTES = 64_000_000
 SIMULATED = (
@@ -166,7 +166,7 @@ def _record(session_id: str, output: str | None) -> None:
 
 async def _recorded(session_id: str) -> Trace:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring import archive  # noqa: PLC0415
+    from gateway.wiring.assembling import archive  # noqa: PLC0415
 
     home = find_home(environment())
     if not home.database.exists():

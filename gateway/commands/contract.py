@@ -16,7 +16,7 @@ from agent.sessions import LoadedSession, SessionPrefix
 from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
-from gateway.compactors import CompactorCache
+from gateway.turns.compactors import CompactorCache
 
 
 class Status(Protocol):

@@ -53,6 +53,11 @@ class Home:
         return self.path / "image_tokens.json"
 
     @property
+    def attachments(self) -> Path:
+        """The files that people sent, each under the hash of its content."""
+        return self.path / "attachments"
+
+    @property
     def lock(self) -> Path:
         """Held (not: existing) while a daemon runs."""
         return self.path / "posthouse.lock"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from agent.mail import Address, InboxRecord
 from gateway.intake.keys import key_for, owner_of
-from gateway.platforms.contract import InboundMessage
+from gateway.platforms.contract import Attachment, InboundMessage
 
 MESSAGE = "message"
 COMMAND = "command"
@@ -38,6 +40,9 @@ def record_of(
             "sender_role_ids": sorted(message.sender_role_ids),
             "quoted_text": message.quoted_text,
             "shared": message.chat_kind == "group" and not group_sessions_per_user,
+            "attachments": [asdict(attachment) for attachment in message.attachments],
+            "album_id": message.album_id,
+            "text_limit": message.text_limit,
         },
     )
 
@@ -61,7 +66,15 @@ def message_of(record: InboxRecord) -> InboundMessage:
         update_id=record.update_id,
         sender_role_ids=frozenset(str(r) for r in payload.get("sender_role_ids") or ()),
         quoted_text=payload.get("quoted_text"),
+        attachments=attachments_of(record),
+        album_id=payload.get("album_id"),
+        text_limit=payload.get("text_limit"),
     )
+
+
+def attachments_of(record: InboxRecord) -> tuple[Attachment, ...]:
+    """The files that hang on a row's message."""
+    return tuple(Attachment(**fields) for fields in record.payload.get("attachments") or ())
 
 
 def is_shared(record: InboxRecord) -> bool:

@@ -8,14 +8,18 @@ PlatformError
     ├── SendFlood           certainly not delivered; this chat is silent for retry_after_seconds
     ├── SendRefused         will never be delivered (blocked, kicked, chat gone): give up
     └── SendUnknown         may have been delivered
+
+FetchError                  the turn: a line in the message says what is missing
+├── FetchUnavailable        later it may work
+└── FetchRefused            will never be had (gone, too large)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from agent.mail import Address, Cursor, OutboxPart, PartDraft, Receipt
 
@@ -68,6 +72,38 @@ class SendUnknown(SendError):
     """The connection broke after the request was sent."""
 
 
+class FetchError(PlatformError):
+    """Base of the ways in which a file can not be had; the text is for people, without names."""
+
+
+class FetchUnavailable(FetchError):
+    """Not now."""
+
+
+class FetchRefused(FetchError):
+    """Never: it is gone, or larger than what was allowed."""
+
+
+AttachmentKind = Literal["image", "audio", "video", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that hangs on a message, as its platform describes it. Nothing is loaded yet."""
+
+    kind: AttachmentKind
+    ref: str
+    """By which `Platform.fetch` finds it again, also days later and after a restart."""
+    file_name: str = ""
+    """As the sender calls it: any text at all, only ever shown."""
+    media_type: str = ""
+    """As the platform says; the bytes decide."""
+    size_bytes: int | None = None
+    """As the platform says; checked before the download and again while it runs."""
+    label: str = ""
+    """What kind of thing it is to people, if that says more than ``kind``: voice message."""
+
+
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
     """A message as every platform says it. Ids are strings; names are only ever shown."""
@@ -92,7 +128,11 @@ class InboundMessage:
     """To the bot: a direct chat, a mention, a reply to it, or a command."""
     quoted_text: str | None = None
     """Of the message that this one replies to, if it is not the bot's own newest one."""
-    extra: dict[str, Any] = field(default_factory=dict)
+    attachments: tuple[Attachment, ...] = ()
+    album_id: str | None = None
+    """Messages of one sender with the same one are one message in pieces."""
+    text_limit: int | None = None
+    """In UTF-16 units: where the platform's clients cut a long text into several messages."""
 
 
 class Intake(Protocol):
@@ -114,12 +154,30 @@ class Intake(Protocol):
         """Keep an update that could not be converted; same guarantee."""
         ...
 
+    async def edited(self, message: InboundMessage) -> None:
+        """Somebody changed a message: one that still waits says the new text, another stays.
+
+        Same gate, same guarantee as `receive`. Never a new message.
+        """
+        ...
+
+    async def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
+        """A chat has got another id: all that leads to it follows. Said again, it does nothing.
+
+        Raises:
+            StoreUnavailable: not stored; say it again.
+        """
+        ...
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         """Channel id → newest stored message id."""
         ...
 
 
 Report = Callable[[PlatformState, str], None]
+"""State and reason. Said with RUNNING it is a sign of life too: a platform that is well says it
+again at least every `SIGN_OF_LIFE_SECONDS`."""
+SIGN_OF_LIFE_SECONDS = 60.0
 
 
 class Platform(Protocol):
@@ -174,6 +232,14 @@ class Platform(Protocol):
         """
         ...
 
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        """Load a file that hangs on a message; at most ``limit_bytes`` are ever read.
+
+        Raises:
+            FetchError: the matching class.
+        """
+        ...
+
     async def typing(self, address: Address) -> None:
         """Show that an answer is being written; failures are swallowed and logged."""
         ...
@@ -184,9 +250,15 @@ class Platform(Protocol):
 
 
 __all__ = [
+    "SIGN_OF_LIFE_SECONDS",
     "Address",
+    "Attachment",
+    "AttachmentKind",
     "ChatKind",
     "Cursor",
+    "FetchError",
+    "FetchRefused",
+    "FetchUnavailable",
     "InboundMessage",
     "Intake",
     "OutboxPart",

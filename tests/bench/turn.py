@@ -27,7 +27,9 @@ from gateway.config.environment import Home, Secrets
 from gateway.config.models import Agent as AgentConfig
 from gateway.config.models import Config, Console, Model, Telegram
 from gateway.platforms.contract import InboundMessage, Intake, PlatformState, Report
-from gateway.wiring import Surroundings, assemble, build_model
+from gateway.wiring.assembling import assemble
+from gateway.wiring.models import build_model
+from gateway.wiring.surroundings import Surroundings
 from storage.sqlite import open_store
 from tests.bench.measure import Result, percentile, text
 

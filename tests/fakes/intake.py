@@ -18,6 +18,8 @@ class RecordingIntake:
         self.messages: list[InboundMessage] = []
         self.doubles: list[InboundMessage] = []
         self.quarantined: list[tuple[str, str, str]] = []
+        self.edits: list[InboundMessage] = []
+        self.moves: list[tuple[str, str]] = []
         self.stored: dict[str, str] = {}
         """Channel id → newest stored message id, as `cursors` gives it back."""
         self.events: list[str] = []
@@ -51,6 +53,16 @@ class RecordingIntake:
     ) -> None:
         self._fail()
         self.quarantined.append((update_id, raw, reason))
+        self._changed()
+
+    async def edited(self, message: InboundMessage) -> None:
+        self._fail()
+        self.edits.append(message)
+        self._changed()
+
+    async def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
+        self._fail()
+        self.moves.append((old_chat_id, new_chat_id))
         self._changed()
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:

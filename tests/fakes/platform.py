@@ -11,6 +11,8 @@ from typing import Any
 from agent.mail import Address, Cursor, OutboxPart, PartDraft
 from gateway.delivery.splitting import split_text
 from gateway.platforms.contract import (
+    Attachment,
+    FetchRefused,
     InboundMessage,
     Intake,
     PlatformState,
@@ -79,6 +81,9 @@ class FakePlatform:
     gate: asyncio.Event | None = None
     delay: Callable[[], Awaitable[None]] | None = None
     """What every send takes."""
+    files: dict[str, bytes | BaseException] = field(default_factory=dict)
+    """What `fetch` gives back or raises, by ref."""
+    fetched: list[str] = field(default_factory=list)
     closed: int = 0
     in_flight: int = 0
     most_in_flight: dict[str, int] = field(default_factory=dict)
@@ -101,6 +106,15 @@ class FakePlatform:
         await self._running.wait()
         assert self._intake is not None
         await self._intake.receive(message, cursor)
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        self.fetched.append(attachment.ref)
+        found = self.files.get(attachment.ref, FetchRefused("it is gone"))
+        if isinstance(found, BaseException):
+            raise found
+        if len(found) > limit_bytes:
+            raise FetchRefused("it is too large")
+        return found
 
     def render(self, text: str) -> list[PartDraft]:
         chunks = [c for c in split_text(text, self.limit - len(REPEAT_MARK)) if c.strip()]

@@ -20,8 +20,8 @@ from agent.model_metadata import TriggerRules, triggers_for
 from agent.ports import ModelResponse, SideModel
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
-from gateway.compactors import CompactorCache
 from gateway.hygiene import HygieneNet
+from gateway.turns.compactors import CompactorCache
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.fakes.platform import FakePlatform, inbound

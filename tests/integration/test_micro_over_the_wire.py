@@ -15,8 +15,8 @@ from agent.compaction.micro.progress import MicroSettings
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.ledger import LedgerScope
-from gateway.compactors import CompactorCache
-from gateway.micro import MicroDesk
+from gateway.turns.compactors import CompactorCache
+from gateway.turns.micro import MicroDesk
 from tests.fakes.anthropic_server import (
     Answer,
     AnthropicServer,

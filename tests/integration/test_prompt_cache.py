@@ -24,7 +24,7 @@ from agent.ports import ToolContext, Usage
 from agent.sessions import LoadedSession, SessionPrefix, TurnOpening
 from agent.tools.registry import ToolRegistry
 from gateway.intake.wording import user_draft
-from gateway.refreeze import Refreezer
+from gateway.turns.refreeze import Refreezer
 from storage.sqlite import open_store
 from tests.fakes.anthropic_server import (
     Answer,

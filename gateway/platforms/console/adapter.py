@@ -17,6 +17,8 @@ from gateway.platforms.console.convert import BOT_ID, PLATFORM, convert
 from gateway.platforms.console.streams import StandardStreams, standard_streams
 from gateway.platforms.contract import (
     Address,
+    Attachment,
+    FetchRefused,
     Intake,
     OutboxPart,
     PartDraft,
@@ -160,6 +162,9 @@ class ConsolePlatform:
         if not shown:
             raise SendUnavailable("no console is open")
         return self._ids.new("shown")
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        raise FetchRefused("the console brings no files")
 
     async def typing(self, address: Address) -> None:
         return None

@@ -104,7 +104,7 @@ def convert(update: Mapping[str, Any], me: Me) -> InboundMessage | None:
         update_id=str(int(update["update_id"])),
         addressed=direct or command is not None or _is_addressed(marks, replied, me),
         quoted_text=_quoted(message, replied, me.last_sent.get(chat_id), me),
-        extra=_extra(message),
+        album_id=_album(message),
     )
 
 
@@ -233,6 +233,6 @@ def _quoted(
     return clean_text(str(text)) if text else None
 
 
-def _extra(message: Mapping[str, Any]) -> dict[str, Any]:
+def _album(message: Mapping[str, Any]) -> str | None:
     album = message.get("media_group_id")
-    return {} if album is None else {"media_group_id": str(album)}
+    return None if album is None else str(album)

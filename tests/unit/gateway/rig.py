@@ -26,15 +26,15 @@ from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.accounts import Accounts
 from gateway.commands.contract import CommandHost
-from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery, DeliverySettings
-from gateway.dispatch import Dispatch
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
-from gateway.lanes import Lanes
-from gateway.recovery import Recovery
-from gateway.settling import Settling
-from gateway.turns import TurnRunner
+from gateway.lanes.dispatch import Dispatch
+from gateway.lanes.lanes import Lanes
+from gateway.lanes.recovery import Recovery
+from gateway.turns.compactors import CompactorCache
+from gateway.turns.runner import TurnRunner
+from gateway.turns.settling import Settling
 from storage.memory import MemoryStore
 from tests.fakes.clock import SequentialIds
 from tests.fakes.platform import FakePlatform
@@ -48,7 +48,7 @@ def said(text: str) -> Draft:
 
 @dataclass
 class ScriptedLoop:
-    """A `gateway.turns.AgentLoop` that answers ``re: <text>`` unless a script says otherwise."""
+    """A `gateway.turns.runner.AgentLoop`: answers ``re: <text>`` unless a script says otherwise."""
 
     store: Any
     scripts: dict[str, Script] = field(default_factory=dict)

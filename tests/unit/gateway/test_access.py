@@ -116,4 +116,4 @@ def test_there_is_one_door() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr in callers:
                 callers[node.attr].add(path.relative_to(root).as_posix())
-    assert callers == {"accept": {"intake/intake.py"}, "begin_turn": {"turns.py"}}
+    assert callers == {"accept": {"intake/intake.py"}, "begin_turn": {"turns/runner.py"}}

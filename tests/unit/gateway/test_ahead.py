@@ -17,10 +17,10 @@ from agent.loop import LoopSettings, TurnLoop
 from agent.ports import Usage
 from agent.sessions import Session
 from agent.tools.registry import ToolRegistry
-from gateway import ahead as desk_module
-from gateway.ahead import AT_ONCE, FIRST_SWEEP_SECONDS, SWEEP_SECONDS, AheadDesk
-from gateway.compactors import CompactorCache
 from gateway.hygiene import HygieneNet
+from gateway.turns import ahead as desk_module
+from gateway.turns.ahead import AT_ONCE, FIRST_SWEEP_SECONDS, SWEEP_SECONDS, AheadDesk
+from gateway.turns.compactors import CompactorCache
 from storage.memory import MemoryStore
 from tests.contract.store_suite import begin
 from tests.fakes.clock import FakeClock, SequentialIds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.compactors import CompactorCache
+from gateway.turns.compactors import CompactorCache
 from tests.unit.gateway.rig import FakeCompactor
 
 

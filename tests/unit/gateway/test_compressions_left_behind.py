@@ -13,7 +13,7 @@ from agent.compaction.host.session import SessionCompactor
 from agent.context_compressor import ContextCompressor
 from agent.sessions import Session
 from gateway import texts
-from gateway.compactors import CompactorCache
+from gateway.turns.compactors import CompactorCache
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.compaction_bench import THREADS, WINDOW
 from tests.fakes.platform import inbound

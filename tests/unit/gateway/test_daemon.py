@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.llm.offline import OfflineModel
-from gateway.ahead import AheadDesk
-from gateway.compactors import CompactorCache
 from gateway.config.models import Config
 from gateway.daemon import LONGEST_END_SECONDS, Daemon, Parts
-from gateway.lanes import Job
-from gateway.micro import MicroDesk
+from gateway.lanes.lanes import Job
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, PlatformState, Report
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
+from gateway.turns.ahead import AheadDesk
+from gateway.turns.compactors import CompactorCache
+from gateway.turns.micro import MicroDesk
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.config.models import Config
-from gateway.http import MOST_CONNECTIONS, Facts, HttpFace, HttpSettings, is_allowed_host
+from gateway.monitoring.http import MOST_CONNECTIONS, Facts, HttpFace, HttpSettings, is_allowed_host
 
 OPEN_SECONDS = 20.0
 

@@ -12,8 +12,8 @@ from agent.messages import Draft
 from agent.model_metadata import TriggerRules, triggers_for
 from agent.ports import CompactionResult
 from gateway.config.models import Config
-from gateway.self_report import SelfReport
-from gateway.windows import WindowBook
+from gateway.monitoring.self_report import SelfReport
+from gateway.windows.book import WindowBook
 from tests.fakes.clock import FakeClock
 from tests.fakes.compaction_bench import Bench
 from tests.fakes.platform import inbound

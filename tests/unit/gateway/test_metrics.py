@@ -16,7 +16,7 @@ from agent.errors import ModelOverloaded
 from agent.ports import CompactionResult, ModelRequest, ModelResponse, Usage
 from agent.prices import Price, PriceTable
 from agent.sessions import CompressionState, LoadedSession, Session, SessionPrefix
-from gateway.exposition import (
+from gateway.monitoring.exposition import (
     MOST_SERIES,
     OTHER,
     Counter,
@@ -25,8 +25,8 @@ from gateway.exposition import (
     exposition,
     number,
 )
-from gateway.metered import MeteredModel
-from gateway.metrics import LAG_EVERY_SECONDS, Metrics, resident_bytes
+from gateway.monitoring.metered import MeteredModel
+from gateway.monitoring.metrics import LAG_EVERY_SECONDS, Metrics, resident_bytes
 from tests.fakes.clock import FakeClock
 from tests.fakes.exposition import read_exposition
 from tests.fakes.platform import inbound

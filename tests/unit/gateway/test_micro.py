@@ -19,13 +19,13 @@ from agent.loop import TurnResult
 from agent.messages import text_of
 from agent.sessions import LoadedSession, TurnTicket
 from gateway import texts
-from gateway.compactors import CompactorCache
 from gateway.config.models import Compression, Config, unavailable
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import PlatformPolicy
-from gateway.micro import MicroDesk
-from gateway.self_report import SelfReport
-from gateway.trigger_rules import micro_of
+from gateway.monitoring.self_report import SelfReport
+from gateway.turns.compactors import CompactorCache
+from gateway.turns.micro import MicroDesk
+from gateway.windows.rules import micro_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.micro_bench import cumulative
 from tests.fakes.platform import inbound

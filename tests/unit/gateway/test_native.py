@@ -14,11 +14,11 @@ from agent.model_metadata import TriggerRules, triggers_for
 from agent.ports import ModelRequest, NativeSummary, Usage
 from agent.prices import price_table
 from gateway.config.models import Compression, Config, unavailable
-from gateway.metered import MeteredModel
-from gateway.metrics import Metrics
-from gateway.self_report import SelfReport
-from gateway.windows import WindowBook
-from gateway.wiring import missing_native
+from gateway.monitoring.metered import MeteredModel
+from gateway.monitoring.metrics import Metrics
+from gateway.monitoring.self_report import SelfReport
+from gateway.windows.book import WindowBook
+from gateway.wiring.models import missing_native
 from tests.fakes.clock import FakeClock
 from tests.fakes.scripted_model import ScriptedModel, answer
 

@@ -12,7 +12,7 @@ from agent.messages import Draft
 from gateway import texts
 from gateway.intake.access import AccessRules
 from gateway.intake.intake import PlatformPolicy
-from gateway.recovery import RESUME_WITHIN_SECONDS
+from gateway.lanes.recovery import RESUME_WITHIN_SECONDS
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound
 from tests.unit.gateway.rig import Rig, said

@@ -18,7 +18,7 @@ from agent.errors import ModelOverloaded
 from agent.messages import Draft, ToolSchema
 from agent.sessions import CompressionState, Session, SessionPrefix
 from gateway import texts
-from gateway.refreeze import differences
+from gateway.turns.refreeze import differences
 from storage.codec import clean, dump_json
 from storage.memory import MemoryStore
 from storage.sqlite import open_store

@@ -8,8 +8,7 @@ import logging
 import pytest
 
 from agent.errors import StoreUnavailable
-from gateway.lanes import Job, Lanes
-from gateway.storing import GaveUp, until_stored
+from gateway.lanes.lanes import Job, Lanes
 from gateway.tasks import (
     Completed,
     Stopped,
@@ -21,6 +20,7 @@ from gateway.tasks import (
     spawn,
     wait_all,
 )
+from gateway.turns.storing import GaveUp, until_stored
 from tests.fakes.clock import FakeClock
 
 

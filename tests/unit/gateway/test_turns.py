@@ -27,7 +27,7 @@ from agent.errors import (
 from agent.messages import Draft, Keep
 from agent.sessions import CompressionState, SplitRequest
 from gateway import texts
-from gateway.turn_failures import words_for
+from gateway.turns.failures import words_for
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound
 from tests.unit.gateway.rig import Rig, said

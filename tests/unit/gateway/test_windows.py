@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.windows import LEARNED_DAYS, WindowBook, remembered_image_tokens
+from gateway.windows.book import LEARNED_DAYS, WindowBook, remembered_image_tokens
 from tests.fakes.clock import FakeClock
 from tests.fakes.scripted_model import ScriptedModel
 

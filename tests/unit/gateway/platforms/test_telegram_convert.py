@@ -186,7 +186,7 @@ def test_a_caption_addresses_and_commands_as_a_text_does() -> None:
     raw = update(photo=[{}], caption=caption, caption_entities=[mark(caption, "@post_bot")])
     message = read(raw)
     assert (message.addressed, message.text) == (True, "what is it\n[photo]")
-    assert read(update(photo=[{}], media_group_id="7")).extra == {"media_group_id": "7"}
+    assert read(update(photo=[{}], media_group_id="7")).album_id == "7"
 
 
 def replied(user_id: int, message_id: int = 70, **fields: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.ports import Clock, CompactionResult, CompactionTrigger, Usage
 from agent.prices import PriceTable
 from gateway import __version__
-from gateway.exposition import Counter, Gauge, Histogram, Metric, exposition
+from gateway.monitoring.exposition import Counter, Gauge, Histogram, Metric, exposition
 
 TURN_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 CALL_SECONDS = (0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -11,9 +11,9 @@ from agent.compaction.host.session import SessionCompactor
 from agent.errors import StoreError
 from agent.ports import Clock
 from agent.store_ports import SessionStore
-from gateway.compactors import CompactorCache
 from gateway.logs import about
 from gateway.tasks import TaskOwner
+from gateway.turns.compactors import CompactorCache
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from agent.compaction.micro.progress import MicroSettings
 from agent.model_metadata import TriggerRules, Triggers, triggers_for
 from gateway.config.environment import Home
 from gateway.config.models import Config
-from gateway.windows import WindowBook
+from gateway.windows.book import WindowBook
 
 
 def rules_of(config: Config) -> TriggerRules:

@@ -18,9 +18,8 @@ from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
 from gateway.intake.intake import PlatformPolicy
 from gateway.intake.records import COMMAND, is_shared, message_of
-from gateway.lanes import Job, Lanes
+from gateway.lanes.lanes import Job, Lanes
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
-from gateway.settling import Settling
 from gateway.tasks import (
     Completed,
     Stopped,
@@ -29,7 +28,8 @@ from gateway.tasks import (
     TaskOwner,
     run_stoppable,
 )
-from gateway.turns import TurnRunner
+from gateway.turns.runner import TurnRunner
+from gateway.turns.settling import Settling
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from agent.ports import (
     NativeSummary,
     Usage,
 )
-from gateway.metrics import Metrics
+from gateway.monitoring.metrics import Metrics
 
 
 class MeteredModel:

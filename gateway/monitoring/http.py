@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.llm.background import in_daemon_thread
-from gateway.exposition import CONTENT_TYPE
+from gateway.monitoring.exposition import CONTENT_TYPE
 
 if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is switched on
     from aiohttp import web

@@ -23,16 +23,16 @@ from agent.sessions import (
 from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
-from gateway.compactors import CompactorCache
 from gateway.delivery.outbox import Delivery
 from gateway.intake.records import is_shared
 from gateway.intake.wording import user_draft
 from gateway.logs import about
-from gateway.refreeze import Refreezer
-from gateway.settling import MAX_ADOPTIONS, Ending, Settling, report
-from gateway.storing import GaveUp, until_stored
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
-from gateway.turn_failures import level_of, reason_of, words_for
+from gateway.turns.compactors import CompactorCache
+from gateway.turns.failures import level_of, reason_of, words_for
+from gateway.turns.refreeze import Refreezer
+from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
+from gateway.turns.storing import GaveUp, until_stored
 
 log = logging.getLogger(__name__)
 

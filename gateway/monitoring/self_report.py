@@ -14,8 +14,8 @@ from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
 from gateway.intake.intake import PlatformPolicy
 from gateway.supervisor import Supervisor
-from gateway.trigger_rules import micro_of
-from gateway.windows import WindowBook
+from gateway.windows.book import WindowBook
+from gateway.windows.rules import micro_of
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import logging
 from agent.errors import StoreError
 from agent.loop import TurnResult
 from agent.ports import Clock
-from gateway.compactors import CompactorCache
 from gateway.tasks import TaskOwner
+from gateway.turns.compactors import CompactorCache
 
 log = logging.getLogger(__name__)
 

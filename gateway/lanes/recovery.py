@@ -14,12 +14,12 @@ from agent.sessions import InterruptedTurn
 from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.delivery.outbox import Delivery
-from gateway.dispatch import Dispatch
 from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
 from gateway.intake.intake import PlatformPolicy
 from gateway.intake.records import COMMAND, message_of
-from gateway.turns import TurnRunner
+from gateway.lanes.dispatch import Dispatch
+from gateway.turns.runner import TurnRunner
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from agent.ports import Clock, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
 from agent.store_ports import Mailbox, SessionStore
 from gateway.delivery.outbox import Delivery
-from gateway.storing import GaveUp, until_stored
 from gateway.tasks import StopSignal
+from gateway.turns.storing import GaveUp, until_stored
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from agent.clock import SystemClock
 from agent.image_tokens import ImageTokens
 from agent.model_metadata import Window, resolve_window
 from agent.ports import Clock, LanguageModel
-from gateway.remembered import RememberedFacts
+from gateway.windows.remembered import RememberedFacts
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,52 @@
+"""Owns the files that people send: what is known of one, and the port of the place they lie in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+SCHEME = "attachment:"
+"""Of the address by which a message names a stored picture: ``attachment:<name>``."""
+NAME = re.compile(r"[0-9a-f]{32}(?:\.[a-z0-9]{1,8})?")
+"""The first 128 bits of the content's SHA-256, and what kind of file it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that is kept."""
+
+    name: str
+    """Whoever knows it may read it: it can not be guessed."""
+    owner: str
+    file_name: str
+    """As its sender calls it; only ever shown."""
+    media_type: str
+    """By the bytes, not by what the sender says."""
+    size_bytes: int
+    created_at: float
+
+
+class Attachments(Protocol):
+    """The place where the files lie."""
+
+    async def keep(self, data: bytes, *, owner: str, file_name: str, media_type: str) -> StoredFile:
+        """Keep these bytes; on disk when this returns. The same bytes are kept once.
+
+        Raises:
+            StoreUnavailable: not kept.
+        """
+        ...
+
+    async def find(self, name: str) -> StoredFile | None:
+        """What is known of a file; None: there is no such one."""
+        ...
+
+    async def read(self, name: str) -> bytes:
+        """The bytes.
+
+        Raises:
+            LookupError: there is no such file (any more).
+            StoreUnavailable: it can not be read now.
+        """
+        ...

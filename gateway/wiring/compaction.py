@@ -1,0 +1,120 @@
+"""Owns how the compactor of a conversation is made, from the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from agent.auxiliary_client import LoopSideModel, install
+from agent.compaction.host.session import CompactionSettings, SessionCompactor
+from agent.compaction.micro.passes import MicroParts
+from agent.compaction.native.running import NativeCompaction
+from agent.context_compressor import ContextCompressor
+from agent.daemon_threads import DaemonThreads
+from agent.image_tokens import ImageTokens
+from agent.model_metadata import Triggers, triggers_for
+from agent.ports import Clock, Compactor, IdSource
+from agent.store_ports import Store
+from gateway.config.models import Config
+from gateway.monitoring.metered import MeteredModel
+from gateway.monitoring.metrics import Metrics
+from gateway.windows.book import WindowBook
+from gateway.windows.rules import micro_of, rules_of
+from gateway.wiring.models import cache_seconds
+
+MICRO_THREADS = 2
+"""So many calls of micro-compaction wait at once; the others wait for a thread."""
+
+
+class CompactorFactory:
+    """Makes the compactor of one conversation, for the window that is known by then."""
+
+    def __init__(
+        self,
+        config: Config,
+        book: WindowBook,
+        model: MeteredModel,
+        store: Store,
+        clock: Clock,
+        ids: IdSource,
+        image_tokens: ImageTokens,
+        metrics: Metrics,
+    ) -> None:
+        rules = config.compression
+        self._config = config
+        self._book = book
+        self._model = model.name
+        self._compacting = model if rules.native == "compact" else None
+        self._side_model = LoopSideModel(model, asyncio.get_running_loop(), ledger=store)
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._image_tokens = image_tokens
+        self._metrics = metrics
+        self._threads = DaemonThreads()
+        self._window_changed: Callable[[], None] = lambda: None
+        self._settings = CompactionSettings(
+            enabled=rules.enabled,
+            in_place=rules.in_place,
+            background=rules.background,
+            cache_ttl_seconds=cache_seconds(config, model.name),
+            prune_from_tokens=rules.proactive_prune_tokens,
+        )
+        self._rules = rules_of(config)
+        self._micro_threads = DaemonThreads(MICRO_THREADS, name="micro")
+        self.micro_may_spend: Callable[[str], Awaitable[bool]] | None = None
+        """May this owner's money be spent on micro-compaction now?"""
+        install(self._side_model)
+
+    def on_window_changed(self, call: Callable[[], None]) -> None:
+        """What to do about the compactors that were made before."""
+        self._window_changed = call
+
+    def _lower_window(self, tokens: int) -> None:
+        """One conversation has learned the limit; the others shall not have to."""
+        self._book.lower(tokens)
+        self._window_changed()
+
+    def triggers(self) -> Triggers:
+        """The numbers in force."""
+        return triggers_for(
+            self._book.window.tokens,
+            self._rules,
+            max_tokens=self._config.model.max_tokens,
+            model=self._model,
+        )
+
+    def __call__(self, conversation_id: str) -> Compactor:
+        rules = self._config.compression
+        engine = ContextCompressor(
+            self._model,
+            protect_first_n=rules.protect_first_n,
+            protect_last_n=rules.protect_last_n,
+            summary_model_override=rules.summary_model,
+            config_context_length=self._book.window.tokens,
+            max_tokens=self._config.model.max_tokens,
+            side_model=self._side_model.on_account(conversation_id, "summary"),
+            clock=self._clock,
+            rules=self._rules,
+        )
+        return SessionCompactor(
+            engine,
+            self._store,
+            self._clock,
+            self._ids,
+            self._settings,
+            threads=self._threads,
+            on_limit=self._lower_window,
+            ahead_model=self._side_model.on_account(conversation_id, "background"),
+            image_tokens=self._image_tokens.of,
+            on_result=self._metrics.compression_ended,
+            native=NativeCompaction(
+                self._compacting, self._store, self._clock, protect_last_n=rules.protect_last_n
+            ),
+            micro=MicroParts(
+                micro_of(self._config),
+                self._side_model.on_account(conversation_id, "micro"),
+                self._micro_threads,
+                self.micro_may_spend,
+            ),
+        )

@@ -1,0 +1,111 @@
+"""Owns which platforms run, how each is made, and who may talk there, from the configuration."""
+
+from __future__ import annotations
+
+from agent.errors import ConfigError
+from agent.ports import Clock
+from agent.store_ports import Store
+from gateway.config.environment import Secrets, missing_tokens
+from gateway.config.models import Config
+from gateway.intake.access import AccessRules
+from gateway.intake.intake import PlatformPolicy
+from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.platforms.console.convert import USER_ID
+from gateway.platforms.contract import Platform
+from gateway.wiring.surroundings import Surroundings
+
+
+def check_platforms(config: Config, around: Surroundings) -> None:
+    """Refuse what can not work, before anything is opened.
+
+    Raises:
+        ConfigError: a platform is switched on without its token, or nothing is left to run.
+    """
+    if around.only_console:
+        return
+    problems = missing_tokens(config, around.secrets)
+    if problems:
+        raise ConfigError(problems)
+    if around.console is None and not enabled_platforms(config, around.secrets):
+        raise ConfigError(
+            [
+                "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use "
+                "`posthouse chat` for the console"
+            ]
+        )
+
+
+def enabled_platforms(config: Config, secrets: Secrets) -> list[str]:
+    """The chat platforms that are on: ``auto`` means with a token."""
+    tokens = {"telegram": secrets.telegram_bot_token, "discord": secrets.discord_bot_token}
+    wanted = {"telegram": config.telegram.enabled, "discord": config.discord.enabled}
+    return [name for name, token in tokens.items() if token and wanted[name] is not False]
+
+
+async def build_platforms(
+    config: Config, around: Surroundings, clock: Clock, store: Store
+) -> dict[str, Platform]:
+    """The chat platforms by name; their SDKs are only imported where they are on."""
+    platforms: dict[str, Platform] = {}
+    secrets = around.secrets
+    if around.only_console:
+        return platforms
+    enabled = enabled_platforms(config, secrets)
+    if "telegram" in enabled and secrets.telegram_bot_token:
+        # Inside: each SDK costs a quarter of a second and 15 to 20 MB.
+        from gateway.platforms.telegram.adapter import TelegramPlatform  # noqa: PLC0415
+        from gateway.platforms.telegram.client import TelegramSettings  # noqa: PLC0415
+
+        platforms["telegram"] = TelegramPlatform(
+            TelegramSettings(
+                secrets.telegram_bot_token,
+                base_url=config.telegram.base_url,
+                base_file_url=config.telegram.base_file_url,
+            ),
+            clock,
+        )
+    if "discord" in enabled and secrets.discord_bot_token:
+        from gateway.platforms.discord.adapter import DiscordPlatform  # noqa: PLC0415
+        from gateway.platforms.discord.client import DiscordSettings  # noqa: PLC0415
+
+        platforms["discord"] = DiscordPlatform(
+            DiscordSettings(
+                secrets.discord_bot_token,
+                api_base=config.discord.api_base,
+                gateway_url=config.discord.gateway_url,
+            ),
+            clock,
+            nonce_scope=await store.identity(),
+        )
+    return platforms
+
+
+def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]:
+    """Who may talk, for the platforms that are on."""
+    telegram, discord = config.telegram, config.discord
+    policies = {
+        "telegram": PlatformPolicy(
+            AccessRules(
+                allow_from=frozenset(telegram.allow_from),
+                allow_chats=frozenset(telegram.allow_chats),
+                admins=frozenset(telegram.admins),
+            ),
+            require_mention=telegram.require_mention,
+            group_sessions_per_user=telegram.group_sessions_per_user,
+        ),
+        "discord": PlatformPolicy(
+            AccessRules(
+                allow_from=frozenset(discord.allow_from),
+                allow_chats=frozenset(discord.allow_channels),
+                allow_roles=frozenset(discord.allow_roles),
+                admins=frozenset(discord.admins),
+            ),
+            require_mention=discord.require_mention,
+            group_sessions_per_user=discord.group_sessions_per_user,
+        ),
+        # Whoever can write to the process's input, or to its socket, owns the server.
+        CONSOLE: PlatformPolicy(
+            AccessRules(allow_from=frozenset({USER_ID}), admins=frozenset({USER_ID}))
+        ),
+    }
+    return {name: policy for name, policy in policies.items() if name in names}

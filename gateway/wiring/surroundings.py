@@ -1,0 +1,22 @@
+"""Owns what the process stands in, beside its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.config.environment import Home, Secrets
+from gateway.platforms.console.adapter import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the process stands in, beside its configuration."""
+
+    home: Home
+    secrets: Secrets
+    env: Mapping[str, str]
+    console: Terminal | None = None
+    """The standard streams, if they are a console."""
+    only_console: bool = False
+    """``chat``: no other platform."""

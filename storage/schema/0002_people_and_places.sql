@@ -1,0 +1,49 @@
+-- Groups that got another id (on Telegram: a group that became a supergroup).
+CREATE TABLE moved_chats (
+    platform TEXT NOT NULL,
+    bot_id TEXT NOT NULL,
+    old_chat_id TEXT NOT NULL,
+    new_chat_id TEXT NOT NULL,
+    moved_at REAL NOT NULL,
+    PRIMARY KEY (platform, bot_id, old_chat_id)
+) STRICT, WITHOUT ROWID;
+
+-- Files that people sent. The bytes are in the folder `attachments`, under `name`.
+CREATE TABLE attachments (
+    -- Of the content (a hash), so the same picture is kept once.
+    name TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    -- As its sender calls it; only ever shown.
+    file_name TEXT NOT NULL,
+    media_type TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    PRIMARY KEY (name, owner)
+) STRICT, WITHOUT ROWID;
+
+-- Strangers who have asked to be let in: of the code only a salted hash is kept.
+CREATE TABLE pairing_requests (
+    platform TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    shown_name TEXT NOT NULL,
+    salt BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    asked_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    PRIMARY KEY (platform, user_id)
+) STRICT, WITHOUT ROWID;
+
+-- People who were let in by a code.
+CREATE TABLE paired (
+    platform TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    shown_name TEXT NOT NULL,
+    approved_at REAL NOT NULL,
+    PRIMARY KEY (platform, user_id)
+) STRICT, WITHOUT ROWID;
+
+-- Wrong codes; too many of them lock approvals for a while.
+CREATE TABLE pairing_failures (
+    id INTEGER NOT NULL PRIMARY KEY,
+    failed_at REAL NOT NULL
+) STRICT;
