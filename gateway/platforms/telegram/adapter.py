@@ -32,6 +32,7 @@ from gateway.platforms.telegram.client import (
     TelegramSettings,
 )
 from gateway.platforms.telegram.convert import PLATFORM, convert
+from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.polling import PollLoop
 
 log = logging.getLogger(__name__)
@@ -79,9 +80,7 @@ class TelegramPlatform:
         self._bot_id = str(me.id)
         loop = PollLoop(
             client.updates,
-            lambda update: convert(update, me),
-            self._bot_id,
-            intake,
+            Incoming(lambda update: convert(update, me), self._bot_id, intake, report, self._clock),
             report,
             self._clock,
             stuck_after_seconds=2 * self._settings.poll_timeout_seconds

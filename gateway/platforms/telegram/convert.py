@@ -44,6 +44,32 @@ class Me:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Somebody said something new."""
+
+    message: InboundMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """Somebody changed what they had said; this is all of it as it is now."""
+
+    message: InboundMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A group has become a supergroup, which has another id."""
+
+    old_chat_id: str
+    new_chat_id: str
+
+
+News = Said | Edited | Moved
+"""What an update can say to the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Mark:
     """An entity with the text under it; ``start`` and ``end`` count UTF-16 units."""
 
@@ -60,7 +86,13 @@ def update_id(update: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def convert(update: Mapping[str, Any], me: Me) -> InboundMessage | None:
+def convert(update: Mapping[str, Any], me: Me) -> News | None:
+    """What an update says; None: nothing to the gateway."""
+    message = _message(update, me)
+    return None if message is None else Said(message)
+
+
+def _message(update: Mapping[str, Any], me: Me) -> InboundMessage | None:
     """What a person said to the bot; None for all that is no new message of a person.
 
     Edits, channel posts, service messages, other bots' messages and commands that name another bot

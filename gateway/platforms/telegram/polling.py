@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from agent.errors import StoreUnavailable
 from agent.ports import Clock
-from gateway.platforms.contract import (
-    InboundMessage,
-    Intake,
-    PlatformState,
-    PlatformUnavailable,
-    Report,
-)
+from gateway.platforms.contract import PlatformState, PlatformUnavailable, Report
 from gateway.platforms.telegram.convert import PLATFORM, update_id
+from gateway.platforms.telegram.incoming import LONGEST_PAUSE_SECONDS, Incoming, pause_seconds
 
 log = logging.getLogger(__name__)
 
 MAX_CONFLICTS = 5
 """In a row; then another instance is really there, and the supervisor has to know."""
 MAX_FAILED_POLLS = 10
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
-MAX_RAW_CHARS = 100_000
 
 
 class PollConflict(Exception):
@@ -46,7 +36,6 @@ Fetch = Callable[[int | None], Awaitable[Sequence[Any]]]
 
 Raises `PollConflict` or `PollFailed`; what a new start has to decide, as a `PlatformError`.
 """
-Convert = Callable[[Mapping[str, Any]], InboundMessage | None]
 
 
 class PollLoop:
@@ -55,18 +44,14 @@ class PollLoop:
     def __init__(
         self,
         fetch: Fetch,
-        convert: Convert,
-        bot_id: str,
-        intake: Intake,
+        incoming: Incoming,
         report: Report,
         clock: Clock,
         *,
         stuck_after_seconds: float,
     ) -> None:
         self._fetch = fetch
-        self._convert = convert
-        self._bot_id = bot_id
-        self._intake = intake
+        self._incoming = incoming
         self._report = report
         self._clock = clock
         self._stuck_after_seconds = stuck_after_seconds
@@ -109,7 +94,7 @@ class PollLoop:
         log.warning("poll failed", extra={"platform": PLATFORM, "reason": reason, "count": count})
         if count >= limit:
             raise PlatformUnavailable(f"{count} failed polls in a row, the last one: {reason}")
-        await self._clock.sleep(max(wait_seconds, _pause_seconds(count)))
+        await self._clock.sleep(max(wait_seconds, pause_seconds(count)))
 
     def _succeeded(self) -> None:
         # Only an answered poll proves anything: a call that merely started does not.
@@ -122,7 +107,7 @@ class PollLoop:
     async def _handle(self, batch: Sequence[Any]) -> None:
         """Store every update; the offset moves behind the last one when all of them are stored."""
         for update in batch:
-            await self._hand_in(update)
+            await self._incoming.hand_in(update)
         numbers = [number for number in map(update_id, batch) if number is not None]
         if numbers:
             self._offset = max(numbers) + 1
@@ -133,50 +118,3 @@ class PollLoop:
             # An empty answer has confirmed all that was before. Without an offset the next poll
             # also sees updates with lower numbers: they begin anew after a week without any.
             self._offset = None
-
-    async def _hand_in(self, update: Any) -> None:
-        number = update_id(update)
-        try:
-            message = self._convert(update)
-        except Exception as exc:  # noqa: BLE001 - whatever is wrong with it, the next ones must come
-            log.warning(
-                "update could not be read",
-                extra={"platform": PLATFORM, "update_id": number, "error": type(exc).__name__},
-            )
-            await self._quarantine(update, f"unreadable: {type(exc).__name__}: {exc}")
-            return
-        if message is None:
-            return
-        try:
-            await self._until_stored(lambda: self._intake.receive(message))
-        except Exception as exc:  # one message that breaks the intake must not block all the others
-            log.exception("update broke the intake", extra={"update_id": number})
-            await self._quarantine(update, f"intake failed: {type(exc).__name__}")
-
-    async def _quarantine(self, update: Any, reason: str) -> None:
-        number = update_id(update)
-        shown = "?" if number is None else str(number)
-        raw = json.dumps(update, ensure_ascii=True, default=repr)[:MAX_RAW_CHARS]
-        await self._until_stored(
-            lambda: self._intake.quarantine(PLATFORM, self._bot_id, shown, raw, reason)
-        )
-
-    async def _until_stored(self, store: Callable[[], Awaitable[None]]) -> None:
-        """Try until the store takes it. Telegram keeps the update as long as we do not move on."""
-        count = 0
-        while True:
-            try:
-                await store()
-            except StoreUnavailable:
-                count += 1
-                self._report(PlatformState.DEGRADED, "the store is not available")
-                await self._clock.sleep(_pause_seconds(count))
-                continue
-            if count:
-                self._report(PlatformState.RUNNING, "")
-            return
-
-
-def _pause_seconds(count: int) -> float:
-    pause: float = FIRST_PAUSE_SECONDS * 2 ** min(count - 1, 10)
-    return min(LONGEST_PAUSE_SECONDS, pause)

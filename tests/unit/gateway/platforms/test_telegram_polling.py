@@ -8,6 +8,7 @@ import pytest
 
 from gateway.platforms.contract import PlatformState, PlatformUnavailable
 from gateway.platforms.telegram.convert import Me, convert
+from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.polling import (
     MAX_CONFLICTS,
     MAX_FAILED_POLLS,
@@ -60,11 +61,12 @@ class Rig:
         self.intake = RecordingIntake()
         self.reports = Reports()
         self.clock = FakeClock()
+        self.incoming = Incoming(
+            lambda update: convert(update, ME), "42", self.intake, self.reports, self.clock
+        )
         self.loop = PollLoop(
             self.script,
-            lambda update: convert(update, ME),
-            "42",
-            self.intake,
+            self.incoming,
             self.reports,
             self.clock,
             stuck_after_seconds=stuck_after_seconds,
@@ -156,9 +158,7 @@ async def test_a_poll_that_never_comes_back_is_given_up() -> None:
     rig = Rig(stuck_after_seconds=0.01)
     rig.loop = PollLoop(
         stuck := Stuck([said(1)]),
-        lambda update: convert(update, ME),
-        "42",
-        rig.intake,
+        rig.incoming,
         rig.reports,
         rig.clock,
         stuck_after_seconds=0.01,
