@@ -165,3 +165,22 @@ def with_wait(text: str, retry_after_seconds: float | None) -> str:
 def late(written: str) -> str:
     """Stands before an answer that is more than a day old."""
     return f"(This is late: I wrote it on {written} and could not send it until now.)"
+
+
+FILE_NOT_NOW = "it could not be loaded just now; sending it again may help"
+FILE_INCOMPLETE = "only a part of it arrived; sending it again may help"
+FILE_TOO_SLOW = "loading it took too long; sending it again may help"
+FILE_GONE = "the platform does not have it any more; please send it again"
+FILE_ODD_PLACE = "the platform names a place for it that I must not load from"
+FILE_BEYOND_TELEGRAM = (
+    "it is larger than 20 MB, and Telegram gives a bot no larger files; a link or smaller pieces "
+    "would work"
+)
+"""Why a file is missing: each goes on after a colon."""
+
+
+def file_too_large(limit_bytes: int) -> str:
+    """Why a file is missing: it is above what is loaded at all."""
+    return (
+        f"it is larger than the {limit_bytes / 1e6:,.3g} MB that I load; a smaller one would work"
+    )

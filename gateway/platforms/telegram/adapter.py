@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.ports import Clock
+from gateway import texts
 from gateway.platforms.contract import (
     Address,
+    Attachment,
+    FetchRefused,
+    FetchUnavailable,
     Intake,
     OutboxPart,
     PartDraft,
@@ -106,6 +110,15 @@ class TelegramPlatform:
         if len(self._last_sent) > _KEPT_CHATS:
             self._last_sent.popitem(last=False)
         return message_id
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:
+            raise FetchRefused(texts.file_too_large(limit_bytes))
+        try:
+            client = self._open()
+        except PlatformError as exc:
+            raise FetchUnavailable(texts.FILE_NOT_NOW) from exc
+        return await client.fetch(attachment.ref, limit_bytes)
 
     async def typing(self, address: Address) -> None:
         if self._silent_seconds(address.chat_id) > 0:

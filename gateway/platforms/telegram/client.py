@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gateway import texts
 from gateway.platforms.contract import (
+    FetchError,
+    FetchRefused,
+    FetchUnavailable,
     PlatformConfigError,
     PlatformUnavailable,
     SendFlood,
@@ -19,6 +23,7 @@ from gateway.platforms.contract import (
     SendUnknown,
 )
 from gateway.platforms.telegram.convert import Me
+from gateway.platforms.telegram.files import FileServer
 from gateway.platforms.telegram.polling import PollConflict, PollFailed
 
 if TYPE_CHECKING:
@@ -45,6 +50,8 @@ class TelegramSettings:
     connect_timeout_seconds: float = 10.0
     send_timeout_seconds: float = 20.0
     """Waiting for an answer to a request."""
+    fetch_timeout_seconds: float = 60.0
+    """For a whole file; Telegram gives at most 20 MB."""
 
 
 class ChatMoved(Exception):
@@ -100,6 +107,14 @@ class TelegramClient:
             get_updates_request=self._polling,
         )
 
+        self._fetch_seconds = settings.fetch_timeout_seconds
+        self._file_base = f"{settings.base_file_url}{token}"
+        self._files = FileServer(
+            self._file_base,
+            connect_seconds=settings.connect_timeout_seconds,
+            silence_seconds=settings.send_timeout_seconds,
+        )
+
     async def renew_polling(self) -> None:
         """A fresh connection pool: a cancelled or stuck poll may have left the old one unusable."""
         self._proven = False
@@ -110,6 +125,7 @@ class TelegramClient:
         """May be called twice."""
         await self._polling.shutdown()
         await self._sending.shutdown()
+        await self._files.close()
 
     # --- receiving
 
@@ -223,6 +239,54 @@ class TelegramClient:
             await self._bot.send_chat_action(chat or 0, "typing", message_thread_id=thread)
 
         await self._mapped(call)
+
+    # --- files
+
+    async def fetch(self, file_id: str, limit_bytes: int) -> bytes:
+        """A file that somebody sent.
+
+        Raises:
+            FetchError: the matching class.
+        """
+        try:
+            async with asyncio.timeout(self._fetch_seconds):
+                path, size_bytes = await self._find_file(file_id)
+                if size_bytes is not None and size_bytes > limit_bytes:
+                    raise FetchRefused(texts.file_too_large(limit_bytes))
+                return await self._files.load(path, limit_bytes, size_bytes)
+        except TimeoutError:
+            raise FetchUnavailable(texts.FILE_TOO_SLOW) from None
+
+    async def _find_file(self, file_id: str) -> tuple[str, int | None]:
+        """Where the file lies now (for an hour at least), and how large it is."""
+        from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
+
+        try:
+            file = await self._bot.get_file(file_id)
+        except TelegramError as exc:
+            raise self._fetch_error(exc) from self._cause(exc)
+        except Exception as exc:  # the SDK could not read the answer
+            log.exception("telegram answered something strange about a file")
+            raise FetchUnavailable(texts.FILE_NOT_NOW) from self._cause(exc)
+        # The SDK has put the base in front, unless there is such a file on this machine.
+        base, address = f"{self._file_base}/", str(file.file_path or "")
+        if not address.startswith(base):
+            raise FetchRefused(texts.FILE_ODD_PLACE)
+        size = file.file_size
+        return address[len(base) :], size if isinstance(size, int) and size >= 0 else None
+
+    def _fetch_error(self, exc: Exception) -> FetchError:
+        from telegram import error  # noqa: PLC0415 - see __init__
+
+        reason = self._clean(exc).lower()
+        log.info("file not found", extra={"platform": "telegram", "reason": reason})
+        if not isinstance(exc, error.BadRequest) or "temporarily" in reason:
+            return FetchUnavailable(texts.FILE_NOT_NOW)
+        if "too big" in reason:
+            return FetchRefused(texts.FILE_BEYOND_TELEGRAM)
+        return FetchRefused(texts.FILE_GONE)
+
+    # --- failures
 
     async def _mapped(self, call: Callable[[], Awaitable[T]]) -> T:
         from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
