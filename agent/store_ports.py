@@ -334,6 +334,19 @@ class Mailbox(Protocol):
         """Owe an answer that belongs to no inbound message."""
         ...
 
+    async def await_restart(
+        self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        """As `answer_inbox`, for a row that asks for a restart: its chat waits for the next start.
+
+        One transaction, so that the row can not ask again whatever happens to this process.
+        """
+        ...
+
+    async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
+        """Owe this to each chat that waits for a start, once; from then on none waits."""
+        ...
+
     async def owed(self) -> list[OutboxItem]:
         """Everything in state ``planned``, ``sending`` or ``unknown``, oldest first, with parts."""
         ...

@@ -167,6 +167,33 @@ def answer_inbox(
     return items
 
 
+# --- restarts -----------------------------------------------------------------------------------
+
+
+def await_restart(
+    tx: Transaction, inbox_id: int, outbox: Sequence[OutboxDraft]
+) -> tuple[OutboxItem, ...]:
+    if all_answered(tx, (inbox_id,)):
+        return ()
+    items = answer_inbox(tx, (inbox_id,), outbox)
+    tx.execute("INSERT INTO restarts_awaited (inbox_id) VALUES (?)", (inbox_id,))
+    faultpoint("await_restart.noted")
+    return items
+
+
+def say_restarted(tx: Transaction, text: str) -> tuple[OutboxItem, ...]:
+    places = tx.execute(
+        "SELECT DISTINCT i.platform, i.bot_id, i.chat_id, i.thread_id"
+        " FROM restarts_awaited r JOIN inbox i ON i.id = r.inbox_id ORDER BY 1, 2, 3, 4"
+    ).fetchall()
+    drafts = [OutboxDraft(Address(*place), text, "notice") for place in places]
+    items = owe_all(tx, drafts, None, None)
+    faultpoint("say_restarted.owed")
+    tx.execute("DELETE FROM restarts_awaited")
+    faultpoint("say_restarted.told")
+    return items
+
+
 # --- outbox -------------------------------------------------------------------------------------
 
 

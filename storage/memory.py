@@ -514,6 +514,19 @@ class MemoryStore:
         self._mail.answer(inbox_ids)
         return self._mail.owe(outbox, None, self._clock.now())
 
+    async def await_restart(
+        self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        if self._mail.all_answered((inbox_id,)):
+            return ()
+        items = await self.answer_inbox((inbox_id,), outbox)
+        self._mail.await_restart(inbox_id)
+        return items
+
+    async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
+        drafts = [OutboxDraft(place, text, "notice") for place in self._mail.take_restarts()]
+        return self._mail.owe(drafts, None, self._clock.now())
+
     async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
         (item,) = self._mail.owe((draft,), conversation_id, self._clock.now())
         return item

@@ -35,6 +35,7 @@ class MemoryMailbox:
         self._quarantine: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._outbox: dict[int, OutboxItem] = {}
         self._cursors: dict[tuple[str, str], dict[str, str]] = {}
+        self._restarts_awaited: list[int] = []
         self._next_inbox_id = 1
         self._next_part_id = 1
 
@@ -125,6 +126,17 @@ class MemoryMailbox:
         for inbox_id in inbox_ids:
             if self._state(inbox_id) in ("new", "claimed"):
                 self._set_state(inbox_id, "answered")
+
+    # restarts
+
+    def await_restart(self, inbox_id: int) -> None:
+        self._restarts_awaited.append(inbox_id)
+
+    def take_restarts(self) -> list[Address]:
+        """The chats that wait for a start, each once; none waits any more."""
+        rows, self._restarts_awaited = self._restarts_awaited, []
+        places = {replace(self._inbox[i].record.address, reply_to_message_id=None) for i in rows}
+        return sorted(places, key=lambda p: (p.platform, p.bot_id, p.chat_id, p.thread_id or ""))
 
     def _state(self, inbox_id: int) -> InboxState | None:
         item = self._inbox.get(inbox_id)

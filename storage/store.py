@@ -342,6 +342,14 @@ class SqlStore(SqlArchive):
     ) -> tuple[OutboxItem, ...]:
         return await self._writing.write(mailbox.answer_inbox, tuple(inbox_ids), tuple(outbox))
 
+    async def await_restart(
+        self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        return await self._writing.write(mailbox.await_restart, inbox_id, tuple(outbox))
+
+    async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
+        return await self._writing.write(mailbox.say_restarted, text)
+
     async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
         return await self._writing.write(mailbox.owe, draft, conversation_id)
 

@@ -47,3 +47,8 @@ CREATE TABLE pairing_failures (
     id INTEGER NOT NULL PRIMARY KEY,
     failed_at REAL NOT NULL
 ) STRICT;
+
+-- Rows that asked for a restart and whose chats have not heard yet that there was one.
+CREATE TABLE restarts_awaited (
+    inbox_id INTEGER NOT NULL PRIMARY KEY REFERENCES inbox (id)
+) STRICT;

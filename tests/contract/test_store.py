@@ -13,12 +13,15 @@ from storage.sqlite import open_store
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
 from tests.contract.prepared_suite import PreparedContract
+from tests.contract.restart_suite import RestartContract
 from tests.contract.store_suite import StoreSuite
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 
 
-class TestSqliteStore(StoreSuite, LineageContract, LedgerContract, PreparedContract):
+class TestSqliteStore(
+    StoreSuite, LineageContract, LedgerContract, PreparedContract, RestartContract
+):
     @pytest.fixture
     async def store(
         self, tmp_path: Path, clock: FakeClock, ids: SequentialIds
@@ -29,7 +32,9 @@ class TestSqliteStore(StoreSuite, LineageContract, LedgerContract, PreparedContr
         check_invariants(tmp_path / "state.db")
 
 
-class TestMemoryStore(StoreSuite, LineageContract, LedgerContract, PreparedContract):
+class TestMemoryStore(
+    StoreSuite, LineageContract, LedgerContract, PreparedContract, RestartContract
+):
     @pytest.fixture
     def store(self, clock: FakeClock, ids: SequentialIds) -> Store:
         return MemoryStore(clock, ids)

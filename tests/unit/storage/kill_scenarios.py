@@ -218,6 +218,17 @@ async def answer_inbox(store: Store) -> Act:
     return lambda: store.answer_inbox((receipt.inbox_id,), (OutboxDraft(CHAT, "ok", "command"),))
 
 
+async def await_restart(store: Store) -> Act:
+    receipt = await store.accept(inbound(1, kind="command"))
+    return lambda: store.await_restart(receipt.inbox_id, (OutboxDraft(CHAT, "ok", "command"),))
+
+
+async def say_restarted(store: Store) -> Act:
+    receipt = await store.accept(inbound(1, kind="command"))
+    await store.await_restart(receipt.inbox_id)
+    return lambda: store.say_restarted("back")
+
+
 async def plan_parts(store: Store) -> Act:
     item = await store.owe(OutboxDraft(CHAT, "long"))
     return lambda: store.plan_parts(item.id, [PartDraft({"n": n}) for n in range(3)])
@@ -263,7 +274,8 @@ SCENARIOS = {
         start_conversation, begin_turn, begin_first_turn, append, finish_turn, split,
         swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
-        load_open_end, recover_turns, resume_turn, accept, answer_inbox, plan_parts, mark_part,
+        load_open_end, recover_turns, resume_turn, accept, answer_inbox, await_restart,
+        say_restarted, plan_parts, mark_part,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
     )
 }  # fmt: skip
