@@ -132,6 +132,9 @@ class GatewayIntake:
             self._mailbox.quarantine(platform, bot_id, update_id, readable(raw), readable(reason))
         )
 
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        return await self._mailbox.moved_chats(platform, bot_id)
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._mailbox.cursors(platform, bot_id)
 

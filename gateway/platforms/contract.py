@@ -169,6 +169,14 @@ class Intake(Protocol):
         """
         ...
 
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        """Old chat id → id of today, of all that was said to `moved`, also before a restart.
+
+        Raises:
+            StoreUnavailable: not known now.
+        """
+        ...
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         """Channel id → newest stored message id."""
         ...

@@ -65,6 +65,10 @@ class RecordingIntake:
         self.moves.append((old_chat_id, new_chat_id))
         self._changed()
 
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        self._fail()
+        return dict(self.moves)
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         self._fail()
         return dict(self.stored)
