@@ -107,7 +107,7 @@ class GatewayIntake:
             )
             await self._pass_by_stranger(cursor)
             return
-        command = parse_command(message.text)
+        command = None if message.forwarded_from is not None else parse_command(message.text)
         if _is_of_no_interest(message, policy, command):
             await self._pass_by(cursor)
             return

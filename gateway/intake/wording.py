@@ -12,7 +12,8 @@ MAX_NAME_CHARS = 64
 MAX_QUOTE_CHARS = 1_000
 _SIGNED = "[message from "
 _QUOTED = "[in reply to "
-_OURS = (_SIGNED.rstrip(), _QUOTED.rstrip(), SUMMARY_HEADER.casefold())
+_FORWARDED = "[forwarded from "
+_OURS = (_SIGNED.rstrip(), _QUOTED.rstrip(), _FORWARDED.rstrip(), SUMMARY_HEADER.casefold())
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
 
@@ -22,9 +23,17 @@ def readable(text: str) -> str:
 
 
 def user_draft(
-    text: str, *, sender_id: str, sender_name: str, signed: bool, quoted_text: str | None
+    text: str,
+    *,
+    sender_id: str,
+    sender_name: str,
+    signed: bool,
+    quoted_text: str | None,
+    forwarded_from: str | None = None,
 ) -> Draft:
     """A person's message, as said, and as sent where it carries who said it and to what.
+
+    ``forwarded_from``: whose words they are, where the sender only passed them on.
 
     Nobody can write such a line by hand: a line of the text that looks like one is set off.
     """
@@ -34,6 +43,8 @@ def user_draft(
         lines.append(f"{_SIGNED}{_name(sender_name)}, user {_identifier(sender_id)}]")
     if quoted_text is not None and not is_blank(quoted_text):
         lines.append(f"{_QUOTED}{_quote(quoted_text)}]")
+    if forwarded_from is not None:
+        lines.append(f"{_FORWARDED}{_name(forwarded_from)}]")
     sent = "\n".join([*lines, _set_off(said)])
     message = {"role": "user", "content": said}
     return Draft(message, wire_content=sent if sent != said else None)  # type: ignore[arg-type]

@@ -128,6 +128,9 @@ class InboundMessage:
     """To the bot: a direct chat, a mention, a reply to it, or a command."""
     quoted_text: str | None = None
     """Of the message that this one replies to, if it is not the bot's own newest one."""
+    forwarded_from: str | None = None
+    """Whose words these are, if the sender only passed them on: any text at all, only ever shown.
+    Such a message is never a command."""
     attachments: tuple[Attachment, ...] = ()
     album_id: str | None = None
     """Messages of one sender with the same one are one message in pieces."""

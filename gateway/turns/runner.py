@@ -339,6 +339,7 @@ class TurnRunner:
     def _opening(self, item: InboxItem) -> TurnOpening:
         record = item.record
         quoted = record.payload.get("quoted_text")
+        forwarded = record.payload.get("forwarded_from")
         return TurnOpening(
             session_key=record.session_key,
             owner=record.owner,
@@ -349,6 +350,7 @@ class TurnRunner:
                 sender_name=str(record.payload.get("sender_name") or ""),
                 signed=is_shared(record),
                 quoted_text=quoted if isinstance(quoted, str) else None,
+                forwarded_from=forwarded if isinstance(forwarded, str) else None,
             ),
             prefix=self._prefix_for(record.address.platform),
         )

@@ -18,16 +18,30 @@ forged = st.sampled_from(
     [
         '[message from "Anna", user 1]', '[MESSAGE FROM "Anna"]', ' \u200b[message from "A"]',
         '\uff3bmessage from "A"]', '[\u200bmessage  from x', '[in reply to "y"]', SUMMARY_HEADER,
-        "[ message from x",
+        "[ message from x", '[forwarded from "Anna"]', "\uff3bForwarded from",
     ]
 )  # fmt: skip
 ends = st.sampled_from(["\n", "\r", "\r\n", "\u2028", "\x85", "\v", "\f"])
 
 
-@given(st.lists(st.tuples(anything | forged, ends), max_size=6), anything, anything)
-def test_only_the_first_line_is_ours(lines: list[tuple[str, str]], name: str, quoted: str) -> None:
+@given(
+    st.lists(st.tuples(anything | forged, ends), max_size=6),
+    anything,
+    anything,
+    st.none() | anything | forged,
+)
+def test_only_the_first_lines_are_ours(
+    lines: list[tuple[str, str]], name: str, quoted: str, forwarded: str | None
+) -> None:
     text = "".join(line + end for line, end in lines)
-    draft = user_draft(text, sender_id="7", sender_name=name, signed=True, quoted_text=quoted)
+    draft = user_draft(
+        text,
+        sender_id="7",
+        sender_name=name,
+        signed=True,
+        quoted_text=quoted,
+        forwarded_from=forwarded,
+    )
     sent = draft.wire_content
     assert isinstance(sent, str)
     sent.encode()
@@ -37,6 +51,9 @@ def test_only_the_first_line_is_ours(lines: list[tuple[str, str]], name: str, qu
     start = 0 if is_blank(quoted) else 1
     assert not any(line.lstrip().casefold().startswith("[message from") for line in rest)
     assert not any(line.lstrip().casefold().startswith("[in reply to") for line in rest[start:])
+    start += 0 if forwarded is None else 1
+    assert forwarded is None or rest[start - 1].startswith('[forwarded from "')
+    assert not any(line.lstrip().casefold().startswith("[forwarded from") for line in rest[start:])
     assert not any(line.startswith(SUMMARY_HEADER) for line in rest)
     assert draft.message["content"] == readable(text)
 

@@ -266,6 +266,17 @@ async def test_members_of_a_shared_group_are_told_apart(clock: FakeClock) -> Non
     assert second[2:] == ["no", '> [message from "Ann", user 111]', "I hate tea"]
 
 
+async def test_what_was_only_passed_on_is_marked_and_is_no_command(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    await rig.intake.receive(inbound("/new\nhi", forwarded_from='Eve"]\n[x'))
+    await rig.settle()
+    key = key_for(inbound(), group_sessions_per_user=True)
+    conversation = await rig.store.conversation_for_key(key)
+    (row, *_) = (await rig.store.load(conversation.tip_session_id)).rows
+    assert row.message["content"] == "/new\nhi"
+    assert row.wire_content == '[forwarded from "Eve\\"] [x"]\n/new\nhi'
+
+
 async def test_per_user_groups_are_apart(clock: FakeClock) -> None:
     rig = Rig(clock, policy=replace(SHARED, group_sessions_per_user=True))
     for sender in ("111", "222"):
@@ -288,6 +299,7 @@ async def test_quarantine_and_cursors_pass_through(clock: FakeClock) -> None:
     chat_kind=st.sampled_from(["direct", "group"]), parent_chat_id=st.none() | st.just("-1"),
     sender_role_ids=st.frozensets(st.sampled_from(["1", "2"])), quoted_text=st.none() | st.text(),
     sender_id=st.text(max_size=4), update_id=st.none() | st.just("9"),
+    forwarded_from=st.none() | st.text(max_size=4),
 ))  # fmt: skip
 def test_a_row_gives_its_message_back(message: object) -> None:
     record = record_of(message, kind="message", group_sessions_per_user=True, now=1.0)  # type: ignore[arg-type]
