@@ -7,8 +7,12 @@ import logging
 from collections import OrderedDict
 
 from agent.ports import Clock
+from gateway import texts
 from gateway.platforms.contract import (
     Address,
+    Attachment,
+    FetchRefused,
+    FetchUnavailable,
     Intake,
     OutboxPart,
     PartDraft,
@@ -23,6 +27,7 @@ from gateway.platforms.discord import render as rendering
 from gateway.platforms.discord.channels import ChannelFeed
 from gateway.platforms.discord.client import DiscordClient, DiscordSettings, NoSuchReference
 from gateway.platforms.discord.convert import PLATFORM, Facts, convert
+from gateway.platforms.discord.files import parse_ref
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +118,14 @@ class DiscordPlatform:
         if len(self._last_sent) > _KEPT_CHANNELS:
             self._last_sent.popitem(last=False)
         return message_id
+
+    async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+        ref = parse_ref(attachment.ref)
+        if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:
+            raise FetchRefused(texts.file_too_large(limit_bytes))
+        if self._client is None:
+            raise FetchUnavailable(texts.FILE_NOT_NOW)
+        return await self._client.fetch(ref, limit_bytes)
 
     async def typing(self, address: Address) -> None:
         try:

@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from gateway import texts
 from gateway.platforms.contract import (
+    FetchRefused,
+    FetchUnavailable,
     PlatformConfigError,
     PlatformError,
     PlatformUnavailable,
@@ -21,6 +24,7 @@ from gateway.platforms.contract import (
 )
 from gateway.platforms.discord.channels import ChannelGone, HistoryUnavailable
 from gateway.platforms.discord.convert import Facts
+from gateway.platforms.discord.files import Cdn, Expired, FileRef, address_in
 from gateway.platforms.discord.reading import read_message
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ class DiscordSettings:
     """How long the SDK may try to reconnect by itself before a new start is better."""
     send_timeout_seconds: float = 90.0
     """The SDK's own retries and waits for rate limits included."""
+    file_timeout_seconds: float = 120.0
     guild_ready_seconds: float = 2.0
     heartbeat_timeout_seconds: float = 60.0
     reidentify_pause_seconds: float = 5.0
@@ -101,6 +106,7 @@ class DiscordClient:
         self._parents: dict[int, tuple[bool, int | None]] = {}
         self._roles: dict[tuple[int, int], frozenset[int]] = {}
         self._logged_in = False
+        self._cdn = Cdn(settings.api_base, timeout_seconds=settings.file_timeout_seconds)
         self._bot = self._build()
 
     @property
@@ -330,6 +336,38 @@ class DiscordClient:
             raise ChannelGone(_shown(exc)) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
             raise HistoryUnavailable(_shown(exc)) from exc
+
+    # --- files
+
+    async def fetch(self, ref: FileRef, limit_bytes: int) -> bytes:
+        """The bytes of a file, by its last known address or, if that has expired, by a new one.
+
+        Raises:
+            FetchError: the matching class.
+        """
+        try:
+            return await self._cdn.load(ref.url, limit_bytes)
+        except Expired:
+            address = await self._fresh_address(ref)
+        try:
+            return await self._cdn.load(address, limit_bytes)
+        except Expired:
+            raise FetchRefused(texts.FILE_GONE) from None
+
+    async def _fresh_address(self, ref: FileRef) -> str:
+        if not self._logged_in:
+            raise FetchUnavailable(texts.FILE_NOT_NOW)
+        try:
+            async with asyncio.timeout(self._settings.send_timeout_seconds), self._mapped_history():
+                message = await self._bot.http.get_message(ref.channel_id, ref.message_id)
+        except (HistoryUnavailable, TimeoutError):
+            raise FetchUnavailable(texts.FILE_NOT_NOW) from None
+        except ChannelGone:
+            raise FetchRefused(texts.FILE_GONE) from None
+        address = address_in(message, ref.attachment_id)
+        if address is None:
+            raise FetchRefused(texts.FILE_GONE)
+        return address
 
     # --- sending
 
