@@ -20,6 +20,7 @@ from agent.mail import (
     SendState,
 )
 from agent.messages import Draft, Row
+from agent.pairings import Pairings
 from agent.ports import Usage
 from agent.prepared import Shelf
 from agent.sessions import (
@@ -184,7 +185,8 @@ class SessionStore(Ledger, Shelf, Protocol):
         without a successor is reopened (unless somebody ended it on purpose: reset, idle, daily;
         then another conversation starts); unanswered calls at the end of the list are answered by
         stubs first. Called again with an inbox row that a turn has claimed which is not over, it
-        gives that turn back, running, and stores nothing.
+        gives that turn back, running, and stores nothing; rows that waited still wait. Rows that
+        were answered before do not hinder those that wait.
 
         Raises:
             StaleTurn: every one of these inbox rows was answered before.
@@ -215,8 +217,12 @@ class SessionStore(Ledger, Shelf, Protocol):
     ) -> Appended | None:
         """Take waiting messages into a running turn: rows claimed, words stored, one transaction.
 
-        For between two steps, when every call of the list is answered. The rows are answered
-        together with the turn's own. None: one of them does not wait any more, nothing is stored.
+        For between two steps. The rows are answered together with the turn's own, an undo takes
+        the words back with their turn, and a retry asks them again.
+
+        None, and nothing is stored: one of the rows does not wait any more, there is none, or the
+        list ends in calls that are not answered yet (words between a call and its result would
+        break it). After `StoreUnavailable` only the list tells whether the words are in it.
 
         Raises:
             StaleTurn: the turn is not running any more; nothing is stored.
@@ -276,7 +282,8 @@ class Mailbox(Protocol):
         """Store an inbound message once; the cursor moves in the same transaction.
 
         A repeat, by (platform, bot, kind, update) within a week or by (platform, bot, chat,
-        message, kind), stores nothing and gives the first row's id. Cursors only move forward.
+        message, kind), stores nothing and gives the first row's id; an empty ``message_id`` is no
+        message's. Cursors only move forward.
         """
         ...
 
@@ -284,18 +291,26 @@ class Mailbox(Protocol):
         """Let a waiting message say what it says after an edit: its text and its payload.
 
         Found by (platform, bot, chat, message, kind). False: it does not wait (any more), so it
-        stays as it was read.
+        stays as it was read. An edit that is older than the one it shows already (by its
+        ``update_id``) changes nothing.
         """
         ...
 
     async def move_chat(
         self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
     ) -> bool:
-        """A chat has got another id: routes, waiting messages, cursors and what is owed follow.
+        """A chat has got another id: routes, waiting messages and what is owed follow.
 
         One transaction. What came to the new id before it was known to be the old one's heir is
         kept: where both ids lead to a conversation, the old one's goes on under the key, and the
-        other stays in ``/sessions``. False: this was known already, nothing was done.
+        other stays in ``/sessions``. Numbers of messages and of threads mean nothing in the new
+        chat: they are dropped, and so is the old chat's cursor.
+
+        From now on the old id means the new one in whatever the store is asked or given: a key, a
+        message, an answer. Nothing leads to the old id any more, however late it comes.
+
+        False: nothing was done. This was known already; or the old id has moved elsewhere before,
+        or would come back to itself: what was said first stays.
         """
         ...
 
@@ -469,7 +484,7 @@ class Archive(LedgerReader, Protocol):
         ...
 
 
-class Store(SessionStore, Mailbox, Archive, Lineages, Protocol):
+class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Protocol):
     """All of it, with its life."""
 
     async def identity(self) -> str:

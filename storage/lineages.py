@@ -17,14 +17,22 @@ from agent.lineages import (
     Undone,
     UsageTotals,
 )
-from agent.messages import Draft, Keep, Row
+from agent.messages import Keep, Row
 from agent.sessions import ChangeResult, Session, TurnOpening, TurnTicket
 from storage import changes, mailbox, rows, sessions, turns
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.places import key_of_today, today_in
 from storage.repair import plan_repair
 from storage.titles import clean_title, unique_title
-from storage.undoing import OPENING_CHARS, Backwards, has_summary, undo_start, woven
+from storage.undoing import (
+    OPENING_CHARS,
+    Backwards,
+    has_summary,
+    said_by_person,
+    undo_start,
+    woven,
+)
 
 _INFO = (
     "SELECT c.id, c.owner, c.session_key, c.tip_session_id, tip.title, c.created_at,"
@@ -115,6 +123,7 @@ def uncompress(tx: Transaction, request: UncompressRequest) -> ChangeResult:
 
 
 def branch(tx: Transaction, session_id: str, session_key: str, owner: str) -> Session:
+    session_key = key_of_today(session_key, today_in(tx))
     parent = sessions.session(tx, session_id)
     tip = sessions.tip_of_conversation(tx, parent.conversation_id)
     active = rows.active_rows(tx, parent.id)
@@ -157,7 +166,7 @@ def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering
 
 
 def _take_back(tx: Transaction, tip: Session, active: Sequence[Row], count: int) -> tuple[Row, ...]:
-    start = undo_start(active, count)
+    start = undo_start(active, count, rows.steered(tx, tip.id))
     if start is None:
         return ()
     removed = tuple(active[start:])
@@ -168,6 +177,7 @@ def _take_back(tx: Transaction, tip: Session, active: Sequence[Row], count: int)
 
 
 def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
+    opening = turns.opening_today(tx, opening)
     claimed = turns.claimed_turn(tx, opening.inbox_ids)
     if claimed is not None:
         return claimed
@@ -182,8 +192,8 @@ def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
     if not removed:
         return None
     faultpoint("retry.took_back")
-    again = Draft(removed[0].message, removed[0].wire_content)
-    return turns.begin(tx, tip, opening, again)
+    first, *steered = said_by_person(removed)
+    return turns.begin(tx, tip, opening, first, steered)
 
 
 # --- names and listings -------------------------------------------------------------------------
@@ -213,7 +223,7 @@ def conversations_of(db: sessions.Reader, owner: str, limit: int) -> list[Conver
 
 
 def conversations_at(db: sessions.Reader, session_key: str, limit: int) -> list[ConversationInfo]:
-    return _infos(db, "c.session_key = ?", session_key, limit)
+    return _infos(db, "c.session_key = ?", key_of_today(session_key, today_in(db)), limit)
 
 
 def _infos(db: sessions.Reader, where: str, value: str, limit: int) -> list[ConversationInfo]:
@@ -278,6 +288,7 @@ def usage_totals(db: sessions.Reader, conversation_id: str) -> UsageTotals:
 
 
 def resume(tx: Transaction, session_key: str, conversation_id: str) -> Session:
+    session_key = key_of_today(session_key, today_in(tx))
     conversation = sessions.conversation(tx, conversation_id)
     if conversation is None:
         raise SessionNotFound(conversation_id)

@@ -24,10 +24,17 @@ from agent.mail import (
 from storage.codec import clean, clean_json, dump_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
-from storage.repair import is_newer, state_of_item
+from storage.places import address_of_today, record_of_today, today_in
+from storage.repair import is_newer, is_older_edit, state_of_item
 
 DEDUPE_SECONDS = 7 * 86_400.0
 """Telegram may begin its update ids anew after a quiet week; messages are told apart for ever."""
+
+_STORE = (
+    "INSERT INTO inbox (platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id,"
+    " kind, session_key, owner, text, received_at, sent_at, update_id, payload, state)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'new') ON CONFLICT DO NOTHING"
+)
 
 _INBOX = (
     "SELECT id, platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id, kind,"
@@ -44,22 +51,11 @@ _PART = "SELECT id, outbox_id, n, state, payload, platform_message_id, attempts 
 
 
 def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Receipt:
-    _expire_update(tx, record)
-    inserted = tx.execute(
-        "INSERT INTO inbox (platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id,"
-        " kind, session_key, owner, text, received_at, sent_at, update_id, payload, state)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'new') ON CONFLICT DO NOTHING",
-        (
-            record.address.platform, record.address.bot_id, record.address.chat_id,
-            record.address.thread_id, record.address.reply_to_message_id, record.message_id,
-            record.kind, record.session_key, record.owner, clean(record.text),
-            record.received_at, record.sent_at, record.update_id,
-            dump_json(clean_json(record.payload)),
-        ),
-    )  # fmt: skip
-    fresh = inserted.rowcount == 1
-    inbox_id = inserted.lastrowid if fresh else _first_of(tx, record)
-    assert inbox_id is not None
+    record = record_of_today(record, today_in(tx))
+    inbox_id = _store(tx, record)
+    fresh = inbox_id is not None
+    if inbox_id is None:
+        inbox_id = _first_of(tx, record)
     faultpoint("accept.inbox")
     if cursor is not None:
         set_cursor(tx, cursor)
@@ -67,17 +63,37 @@ def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Recei
     return Receipt(inbox_id, fresh)
 
 
-def _expire_update(tx: Transaction, record: InboxRecord) -> None:
-    if record.update_id is None:
-        return
-    tx.execute(
-        "UPDATE inbox SET update_id = NULL WHERE platform = ? AND bot_id = ? AND kind = ?"
-        " AND update_id = ? AND received_at < ?",
-        (
-            record.address.platform, record.address.bot_id, record.kind, record.update_id,
-            record.received_at - DEDUPE_SECONDS,
-        ),
+def _store(tx: Transaction, record: InboxRecord) -> int | None:
+    """The new row's id; None: it is there already."""
+    address = record.address
+    columns = (
+        address.platform, address.bot_id, address.chat_id, address.thread_id,
+        address.reply_to_message_id, record.message_id or None, record.kind, record.session_key,
+        record.owner, clean(record.text), record.received_at, record.sent_at, record.update_id,
+        dump_json(clean_json(record.payload)),
     )  # fmt: skip
+    inserted = tx.execute(_STORE, columns)
+    if inserted.rowcount == 0 and _expire_update(
+        tx, address.platform, address.bot_id, record.kind, record.update_id, record.received_at
+    ):
+        faultpoint("accept.expired")
+        inserted = tx.execute(_STORE, columns)
+    return inserted.lastrowid if inserted.rowcount == 1 else None
+
+
+def _expire_update(
+    tx: Transaction, platform: str, bot_id: str, kind: str, update_id: str | None, now: float
+) -> bool:
+    """Let a row that is a week older go on without its update's id, which has been given anew.
+
+    Or a week newer: then the clock was wrong.
+    """
+    changed = tx.execute(
+        "UPDATE inbox SET update_id = NULL WHERE platform = ? AND bot_id = ? AND kind = ?"
+        " AND update_id = ? AND abs(received_at - ?) > ?",
+        (platform, bot_id, kind, update_id, now, DEDUPE_SECONDS),
+    )
+    return changed.rowcount == 1
 
 
 def _first_of(tx: Transaction, record: InboxRecord) -> int:
@@ -92,9 +108,34 @@ def _first_of(tx: Transaction, record: InboxRecord) -> int:
     return int(inbox_id)
 
 
+def revise(tx: Transaction, record: InboxRecord) -> bool:
+    found = tx.execute(
+        "SELECT id, edit_update_id FROM inbox WHERE platform = ? AND bot_id = ? AND chat_id = ?"
+        " AND message_id = ? AND kind = ? AND state = 'new'",
+        (
+            record.address.platform, record.address.bot_id, record.address.chat_id,
+            record.message_id, record.kind,
+        ),
+    ).fetchone()  # fmt: skip
+    if found is None:
+        return False
+    inbox_id, newest = found
+    if is_older_edit(record.update_id, newest):
+        return True
+    tx.execute(
+        "UPDATE inbox SET text = ?, payload = ?, edit_update_id = coalesce(?, edit_update_id)"
+        " WHERE id = ?",
+        (clean(record.text), dump_json(clean_json(record.payload)), record.update_id, inbox_id),
+    )
+    faultpoint("revise.inbox")
+    return True
+
+
 def quarantine(
     tx: Transaction, platform: str, bot_id: str, update_id: str, raw: str, reason: str
 ) -> None:
+    _expire_update(tx, platform, bot_id, "quarantine", update_id, tx.now)
+    faultpoint("quarantine.expired")
     tx.execute(
         "INSERT INTO inbox (platform, bot_id, kind, update_id, session_key, owner, text, reason,"
         " received_at, sent_at, state)"
@@ -130,6 +171,15 @@ def all_answered(tx: Transaction, inbox_ids: Sequence[int]) -> bool:
         for row in tx.execute("SELECT state FROM inbox WHERE id = ?", (inbox_id,))
     ]
     return bool(states) and all(state == "answered" for state in states)
+
+
+def all_waiting(tx: Transaction, inbox_ids: Sequence[int]) -> bool:
+    """Does every one of these rows wait, and is there one?"""
+    waiting = [
+        tx.execute("SELECT 1 FROM inbox WHERE id = ? AND state = 'new'", (inbox_id,)).fetchone()
+        for inbox_id in inbox_ids
+    ]
+    return bool(waiting) and None not in waiting
 
 
 def ids_of_turn(tx: Transaction, turn_id: str) -> tuple[int, ...]:
@@ -214,7 +264,7 @@ def owe(tx: Transaction, draft: OutboxDraft, conversation_id: str | None) -> Out
 def _owe(
     tx: Transaction, draft: OutboxDraft, conversation_id: str | None, turn_id: str | None
 ) -> OutboxItem:
-    address, text = draft.address, clean(draft.text)
+    address, text = address_of_today(draft.address, today_in(tx)), clean(draft.text)
     outbox_id = tx.execute(
         "INSERT INTO outbox (conversation_id, turn_id, platform, bot_id, chat_id, thread_id,"
         " reply_to_message_id, kind, text, state, created_at)"
@@ -322,6 +372,8 @@ def cursors(db: sqlite3.Connection, platform: str, bot_id: str) -> dict[str, str
 
 def set_cursor(tx: Transaction, cursor: Cursor) -> None:
     place = (cursor.platform, cursor.bot_id, cursor.channel_id)
+    if today_in(tx)(*place) != cursor.channel_id:
+        return  # of a chat that is another one today
     row = tx.execute(
         "SELECT message_id FROM cursors WHERE platform = ? AND bot_id = ? AND channel_id = ?", place
     ).fetchone()
@@ -343,7 +395,7 @@ def _inbox_item(row: tuple[Any, ...]) -> InboxItem:
     ) = row  # fmt: skip
     record = InboxRecord(
         address=Address(platform, bot_id, chat_id, thread_id, reply_to),
-        message_id=message_id,
+        message_id=message_id or "",
         kind=kind,
         session_key=session_key,
         owner=owner,

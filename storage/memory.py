@@ -21,6 +21,7 @@ from agent.lineages import (
     UsageTotals,
 )
 from agent.mail import (
+    Address,
     Cursor,
     InboxItem,
     InboxRecord,
@@ -33,6 +34,7 @@ from agent.mail import (
 )
 from agent.messages import Draft, Keep, Message, Row
 from agent.model_metadata import estimate_message_tokens
+from agent.pairings import Approval, PairingBook, PairingRequest
 from agent.ports import Clock, IdSource, Usage
 from agent.prepared import Prepared
 from agent.sessions import (
@@ -59,8 +61,10 @@ from storage.codec import clean
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
+from storage.memory_pairings import MemoryPairings
 from storage.memory_prepared import MemoryShelf
 from storage.memory_tables import OPEN_STATES, MemoryTables, ReplacedList, Segment, Turn, own
+from storage.places import key_of_today, keys_of_chat, moved_keys
 from storage.repair import (
     DELIBERATE_ENDS,
     check_plan,
@@ -72,7 +76,7 @@ from storage.search.ranking import Candidate, best_first, rarity_among
 from storage.search.snippet import snippet
 from storage.segment import folded, indexable_text
 from storage.turns import address_of_key
-from storage.undoing import has_summary
+from storage.undoing import has_summary, said_by_person
 
 
 @dataclass(slots=True)
@@ -100,8 +104,9 @@ class MemoryStore:
         self._lineages = MemoryLineages(self._tables)
         self._ledger = MemoryLedger(self._tables, clock.now)
         self._shelf = MemoryShelf(self._tables, clock.now)
+        self._pairings = MemoryPairings(clock.now)
         self._leases: dict[str, _Lease] = {}
-        self._mail = MemoryMailbox()
+        self._mail = MemoryMailbox(self._tables.today)
 
     # conversations
 
@@ -264,6 +269,20 @@ class MemoryStore:
     async def crowded(self, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
         return self._shelf.crowded(prompt_tokens, since, limit)
 
+    # pairing
+
+    async def ask_pairing(self, request: PairingRequest) -> bool:
+        return self._pairings.ask(request)
+
+    async def approve_pairing(self, code: str) -> Approval:
+        return self._pairings.approve(code)
+
+    async def revoke_pairing(self, platform: str, user_id: str) -> bool:
+        return self._pairings.revoke(platform, user_id)
+
+    async def pairings(self) -> PairingBook:
+        return self._pairings.book()
+
     # lineages
 
     async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
@@ -303,7 +322,8 @@ class MemoryStore:
         removed = () if tip is None else self._lineages.take_back(tip, 1)
         if tip is None or not removed:
             return None
-        return self._begin(tip, opening, Draft(removed[0].message, removed[0].wire_content))
+        first, *steered = said_by_person(removed)
+        return self._begin(tip, opening, first, steered)
 
     async def set_title(self, conversation_id: str, title: str | None) -> Session:
         return self._lineages.set_title(conversation_id, title)
@@ -314,7 +334,8 @@ class MemoryStore:
     async def conversations_at(
         self, session_key: str, *, limit: int = 20
     ) -> list[ConversationInfo]:
-        return self._lineages.infos(session_key=session_key, limit=limit)
+        key = key_of_today(session_key, self._tables.today)
+        return self._lineages.infos(session_key=key, limit=limit)
 
     async def resume(self, session_key: str, conversation_id: str) -> Session:
         return self._lineages.resume(session_key, conversation_id)
@@ -357,15 +378,17 @@ class MemoryStore:
             raise StaleTurn("these messages were answered before")
         return None
 
-    def _begin(self, tip: Segment, opening: TurnOpening, message: Draft) -> TurnTicket:
+    def _begin(
+        self, tip: Segment, opening: TurnOpening, message: Draft, steered: Sequence[Draft] = ()
+    ) -> TurnTicket:
         repair = plan_repair(_end_of_list(tip.rows))
         if repair is not None and repair.is_append:
             self._tables.append(tip, repair.stubs)
-        (row,) = self._tables.append(tip, (message,))
+        row, *further = self._tables.append(tip, (message, *steered))
+        self._tables.steered.update(each.id for each in further)
         ticket = TurnTicket(self._ids.new("t"), tip.session.conversation_id, tip.session.id, row.id)
-        self._tables.turns[ticket.turn_id] = Turn(
-            ticket, opening.session_key, opening.owner, self._clock.now()
-        )
+        key = key_of_today(opening.session_key, self._tables.today)
+        self._tables.turns[ticket.turn_id] = Turn(ticket, key, opening.owner, self._clock.now())
         self._mail.claim(opening.inbox_ids, ticket.turn_id)
         return ticket
 
@@ -379,6 +402,19 @@ class MemoryStore:
     ) -> Appended:
         self._running(ticket)
         return Appended(tuple(own(self._append_live(ticket, session_id, messages, anchor_usage))))
+
+    async def steer(
+        self, ticket: TurnTicket, session_id: str, inbox_ids: Sequence[int], message: Draft
+    ) -> Appended | None:
+        self._running(ticket)
+        segment = self._tables.segments.get(session_id)
+        calling = segment is not None and plan_repair(_end_of_list(segment.rows)) is not None
+        if calling or not self._mail.all_waiting(inbox_ids):
+            return None
+        (row,) = self._append_live(ticket, session_id, (message,), None)
+        self._tables.steered.add(row.id)
+        self._mail.claim(inbox_ids, ticket.turn_id)
+        return Appended(tuple(own((row,))))
 
     def _running(self, ticket: TurnTicket) -> Turn:
         turn = self._tables.turns.get(ticket.turn_id)
@@ -495,10 +531,29 @@ class MemoryStore:
     async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
         return self._mail.accept(record, cursor)
 
+    async def revise(self, record: InboxRecord) -> bool:
+        return self._mail.revise(record)
+
+    async def move_chat(
+        self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
+    ) -> bool:
+        heir = self._tables.note_move(platform, bot_id, old_chat_id, new_chat_id)
+        if heir is None:
+            return False
+        bounds = keys_of_chat(platform, bot_id, old_chat_id)
+        keys = {*self._tables.keys(), *self._mail.keys()}
+        moved = moved_keys((k for k in keys if bounds[0] <= k < bounds[1]), heir)
+        self._tables.move_keys(moved)
+        self._mail.move(moved, Address(platform, bot_id, old_chat_id), heir)
+        return True
+
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        return self._tables.moved_chats(platform, bot_id)
+
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
     ) -> None:
-        self._mail.quarantine(platform, bot_id, update_id, raw, reason)
+        self._mail.quarantine(platform, bot_id, update_id, raw, reason, self._clock.now())
 
     async def open_inbox(self) -> list[InboxItem]:
         return self._mail.open_inbox()

@@ -11,6 +11,7 @@ from agent.lineages import ConversationInfo, UncompressRequest, UsageTotals
 from agent.messages import Keep, Row, text_of
 from agent.sessions import ChangeResult, Session
 from storage.memory_tables import MemoryTables, Segment, own
+from storage.places import key_of_today
 from storage.repair import DELIBERATE_ENDS, plan_repair
 from storage.titles import clean_title, unique_title
 from storage.undoing import OPENING_CHARS, Backwards, undo_start, woven
@@ -87,7 +88,7 @@ class MemoryLineages:
 
     def take_back(self, tip: Segment, count: int) -> tuple[Row, ...]:
         """The rows of the last turns, out of the list; none if there is nothing to take."""
-        start = undo_start(tip.rows, count)
+        start = undo_start(tip.rows, count, self._tables.steered)
         if start is None:
             return ()
         removed = tip.rows[start:]
@@ -185,6 +186,7 @@ class MemoryLineages:
 
     def resume(self, session_key: str, conversation_id: str) -> Session:
         tables = self._tables
+        session_key = key_of_today(session_key, tables.today)
         conversation = tables.conversation(conversation_id)
         tables.require_rest(conversation_id, but_of_key=session_key)
         tip = tables.tip_of(conversation_id)

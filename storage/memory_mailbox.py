@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.errors import StoreError
@@ -22,17 +22,22 @@ from agent.mail import (
 )
 from storage.codec import clean, clean_json
 from storage.mailbox import DEDUPE_SECONDS
-from storage.repair import is_newer, state_of_item
+from storage.places import Today, address_of_today, record_of_today
+from storage.repair import is_newer, is_older_edit, state_of_item
 
 
 class MemoryMailbox:
     """Inbox, outbox and cursors. No method waits, so each is a transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self, today: Today) -> None:
+        self._today = today
         self._inbox: dict[int, InboxItem] = {}
         self._turn_of: dict[int, str] = {}
         self._forgotten_updates: set[int] = set()
-        self._quarantine: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._edits: dict[int, str] = {}
+        """The update of the newest edit that a row shows."""
+        self._quarantine: list[tuple[str, str, str, str, str]] = []
+        self._quarantined_at: dict[tuple[str, str, str], float] = {}
         self._outbox: dict[int, OutboxItem] = {}
         self._cursors: dict[tuple[str, str], dict[str, str]] = {}
         self._restarts_awaited: list[int] = []
@@ -43,6 +48,7 @@ class MemoryMailbox:
 
     def accept(self, record: InboxRecord, cursor: Cursor | None) -> Receipt:
         payload = copy.deepcopy(clean_json(record.payload))
+        record = record_of_today(record, self._today)
         record = replace(record, text=clean(record.text), payload=payload)
         repeat = self._repeat_of(record)
         if cursor is not None:
@@ -62,26 +68,74 @@ class MemoryMailbox:
                 record.kind,
             ):
                 continue
-            same_message = (known.address.chat_id, known.message_id) == (
-                record.address.chat_id,
-                record.message_id,
-            )
+            same_message = record.message_id != "" and _place(known) == _place(record)
             same_update = (
                 record.update_id is not None
                 and known.update_id == record.update_id
                 and item.id not in self._forgotten_updates
             )
-            if same_update and known.received_at < record.received_at - DEDUPE_SECONDS:
+            apart = abs(known.received_at - record.received_at)
+            if same_update and apart > DEDUPE_SECONDS:
                 self._forgotten_updates.add(item.id)
                 same_update = False
             if same_message or same_update:
                 return item.id
         return None
 
-    def quarantine(self, platform: str, bot_id: str, update_id: str, raw: str, reason: str) -> None:
+    def revise(self, record: InboxRecord) -> bool:
+        for item in self._inbox.values():
+            known = item.record
+            if item.state != "new" or known.kind != record.kind or record.message_id == "":
+                continue
+            if _place(known) == _place(record):
+                if not is_older_edit(record.update_id, self._edits.get(item.id)):
+                    self._show_edit(item, record)
+                return True
+        return False
+
+    def _show_edit(self, item: InboxItem, edit: InboxRecord) -> None:
+        payload = copy.deepcopy(clean_json(edit.payload))
+        record = replace(item.record, text=clean(edit.text), payload=payload)
+        self._inbox[item.id] = replace(item, record=record)
+        if edit.update_id is not None:
+            self._edits[item.id] = edit.update_id
+
+    def move(self, old_keys: Mapping[str, str], old: Address, heir: str) -> None:
+        """What waits, what is being answered and what is owed follows its chat.
+
+        ``old``: the chat as it was; ``old_keys``: its session keys → what they have become.
+        """
+        for item in list(self._inbox.values()):
+            key = old_keys.get(item.record.session_key)
+            if key is not None and item.state in ("new", "claimed"):
+                record = item.record
+                address = Address(record.address.platform, record.address.bot_id, heir)
+                record = replace(record, address=address, message_id="", session_key=key)
+                self._inbox[item.id] = replace(item, record=record)
+        for owed in self.owed():
+            if _chat(owed.draft.address) == _chat(old):
+                address = Address(old.platform, old.bot_id, heir)
+                draft = replace(owed.draft, address=address)
+                parts = tuple(replace(part, platform_message_id=None) for part in owed.parts)
+                self._outbox[owed.id] = replace(owed, draft=draft, parts=parts)
+        self._cursors.get((old.platform, old.bot_id), {}).pop(old.chat_id, None)
+
+    def keys(self) -> set[str]:
+        """The session keys of everything that is not answered."""
+        return {
+            item.record.session_key
+            for item in self._inbox.values()
+            if item.state in ("new", "claimed")
+        }
+
+    def quarantine(
+        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str, now: float
+    ) -> None:
         place = (platform, bot_id, update_id)
-        if place not in self._quarantine:
-            self._quarantine[place] = (clean(raw), clean(reason))
+        known_at = self._quarantined_at.get(place)
+        if known_at is None or abs(known_at - now) > DEDUPE_SECONDS:
+            self._quarantined_at[place] = now
+            self._quarantine.append((*place, clean(raw), clean(reason)))
             self._take_inbox_id()
 
     def _take_inbox_id(self) -> int:
@@ -109,6 +163,9 @@ class MemoryMailbox:
         """The turn that claimed this row."""
         return self._turn_of.get(inbox_id)
 
+    def all_waiting(self, inbox_ids: Sequence[int]) -> bool:
+        return bool(inbox_ids) and all(self._state(i) == "new" for i in inbox_ids)
+
     def ids_of_turn(self, turn_id: str) -> tuple[int, ...]:
         return tuple(sorted(i for i, turn in self._turn_of.items() if turn == turn_id))
 
@@ -120,7 +177,7 @@ class MemoryMailbox:
         if not inbox_ids:
             return None
         record = self._inbox[inbox_ids[-1]].record
-        return replace(record.address, reply_to_message_id=record.message_id)
+        return replace(record.address, reply_to_message_id=record.message_id or None)
 
     def answer(self, inbox_ids: Iterable[int]) -> None:
         for inbox_id in inbox_ids:
@@ -152,7 +209,8 @@ class MemoryMailbox:
     ) -> tuple[OutboxItem, ...]:
         items = []
         for draft in drafts:
-            stored = replace(draft, text=clean(draft.text))
+            address = address_of_today(draft.address, self._today)
+            stored = replace(draft, address=address, text=clean(draft.text))
             item = OutboxItem(len(self._outbox) + 1, conversation_id, stored, "planned", now)
             self._outbox[item.id] = item
             items.append(item)
@@ -227,7 +285,17 @@ class MemoryMailbox:
         return dict(self._cursors.get((platform, bot_id), {}))
 
     def set_cursor(self, cursor: Cursor) -> None:
+        if self._today(cursor.platform, cursor.bot_id, cursor.channel_id) != cursor.channel_id:
+            return
         channels = self._cursors.setdefault((cursor.platform, cursor.bot_id), {})
         current = channels.get(cursor.channel_id)
         if current is None or is_newer(cursor.message_id, current):
             channels[cursor.channel_id] = cursor.message_id
+
+
+def _place(record: InboxRecord) -> tuple[str, str, str, str]:
+    return (*_chat(record.address), record.message_id)
+
+
+def _chat(address: Address) -> tuple[str, str, str]:
+    return address.platform, address.bot_id, address.chat_id

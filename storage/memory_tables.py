@@ -20,6 +20,7 @@ from agent.sessions import (
     TurnTicket,
 )
 from storage.codec import clean, encode
+from storage.places import key_of_today
 from storage.titles import next_title
 
 TurnState = Literal["running", "interrupted", "crashed", "done", "failed", "stopped"]
@@ -87,6 +88,10 @@ class MemoryTables:
         self.turns: dict[str, Turn] = {}
         self.prepared: dict[str, KeptList] = {}
         """By session."""
+        self.steered: set[int] = set()
+        """Originals that came into a turn, and began none."""
+        self.moved: dict[tuple[str, str, str], str] = {}
+        """Platform, bot, old chat → the chat's id of today."""
         self.requests: list[tuple[float, RequestEntry]] = []
         """When each was entered, in order; owners are never None."""
         self.newest_row_id = 0
@@ -103,9 +108,50 @@ class MemoryTables:
             raise SessionNotFound(conversation_id)
         return self.conversations[conversation_id]
 
+    def today(self, platform: str, bot_id: str, chat_id: str) -> str:
+        """The chat's id of today."""
+        return self.moved.get((platform, bot_id, chat_id), chat_id)
+
     def conversation_for_key(self, session_key: str) -> Conversation | None:
-        conversation_id = self.routes.get(session_key)
+        conversation_id = self.routes.get(key_of_today(session_key, self.today))
         return None if conversation_id is None else self.conversations[conversation_id]
+
+    # chats that moved
+
+    def note_move(self, platform: str, bot_id: str, old: str, new: str) -> str | None:
+        """Remember the move and give back the id of today; None: there is nothing to do."""
+        known, heir = self.today(platform, bot_id, old), self.today(platform, bot_id, new)
+        if known == heir or known != old:
+            return None
+        for place, led_to in self.moved.items():
+            if place[:2] == (platform, bot_id) and led_to == old:
+                self.moved[place] = heir
+        self.moved[platform, bot_id, old] = heir
+        return heir
+
+    def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        return {p[2]: heir for p, heir in self.moved.items() if p[:2] == (platform, bot_id)}
+
+    def keys(self) -> set[str]:
+        """The session keys of conversations and of turns that are not over."""
+        turns = {turn.session_key for turn in self.turns.values() if turn.state in OPEN_STATES}
+        return turns | {c.session_key for c in self.conversations.values()} | set(self.routes)
+
+    def move_keys(self, moved: Mapping[str, str]) -> None:
+        """Conversations, routes and turns go on under other keys; the first one has the way."""
+        led: set[str] = set()
+        for old_key, key in moved.items():
+            for conversation in list(self.conversations.values()):
+                if conversation.session_key == old_key:
+                    changed = replace(conversation, session_key=key)
+                    self.conversations[conversation.id] = changed
+            for turn in self.turns.values():
+                if turn.session_key == old_key and turn.state in OPEN_STATES:
+                    turn.session_key = key
+            gone = self.routes.pop(old_key, None)
+            if gone is not None and key not in led:
+                led.add(key)
+                self.routes[key] = gone
 
     def tip_of(self, conversation_id: str) -> Segment:
         return self.segments[self.conversation(conversation_id).tip_session_id]
@@ -149,6 +195,7 @@ class MemoryTables:
         forked_from: Session | None = None,
         title: str | None = None,
     ) -> Segment:
+        session_key = key_of_today(session_key, self.today)
         conversation_id, session_id = self._ids.new("c"), self._ids.new("s")
         now = self._clock.now()
         self.conversations[conversation_id] = Conversation(

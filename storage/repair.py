@@ -148,3 +148,8 @@ def is_newer(candidate: str, current: str) -> bool:
     if all(text.isascii() and text.isdigit() for text in (candidate, current)):
         candidate, current = candidate.lstrip("0"), current.lstrip("0")
     return (len(candidate), candidate) > (len(current), current)
+
+
+def is_older_edit(update_id: str | None, newest: str | None) -> bool:
+    """Is this an edit that was made before the one which a waiting message shows already?"""
+    return update_id is not None and newest is not None and is_newer(newest, update_id)

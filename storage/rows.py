@@ -154,6 +154,15 @@ def taken_back(db: sqlite3.Connection | Transaction, session_ids: Sequence[str])
     return {row[0] for each in session_ids for row in db.execute(query, (each,))}
 
 
+def steered(db: sqlite3.Connection | Transaction, session_id: str) -> set[int]:
+    """The originals of the session's list that came into a turn, and began none."""
+    query = (
+        "SELECT s.row_id FROM messages m JOIN steered s ON s.row_id = coalesce(m.origin_id, m.id)"
+        " WHERE m.session_id = ? AND m.active = 1 AND m.role = 'user'"
+    )
+    return {row[0] for row in db.execute(query, (session_id,))}
+
+
 def newest_id(tx: Transaction) -> int:
     """Of all messages of the store; 0 if there is none."""
     (newest,) = tx.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()

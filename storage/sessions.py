@@ -27,6 +27,7 @@ from agent.sessions import (
 from storage.codec import clean, dump_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.places import key_of_today, today_in
 
 Reader = sqlite3.Connection | Transaction
 
@@ -73,7 +74,7 @@ def conversation_for_key(db: Reader, session_key: str) -> Conversation | None:
         f"{_CONVERSATION} FROM routes r JOIN conversations c ON c.id = r.conversation_id"
         " WHERE r.session_key = ?"
     )
-    row = db.execute(query, (session_key,)).fetchone()
+    row = db.execute(query, (key_of_today(session_key, today_in(db)),)).fetchone()
     return Conversation(*row) if row else None
 
 
@@ -86,6 +87,7 @@ def conversation(db: Reader, conversation_id: str) -> Conversation | None:
 def start_conversation(
     tx: Transaction, session_key: str, owner: str, prefix: SessionPrefix, end_reason: EndReason
 ) -> Session:
+    session_key = key_of_today(session_key, today_in(tx))
     old = conversation_for_key(tx, session_key)
     if old is not None:
         # The first reason wins: a session that has ended keeps its own.

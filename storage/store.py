@@ -27,6 +27,7 @@ from agent.mail import (
     SendState,
 )
 from agent.messages import Draft, Row
+from agent.pairings import Approval, PairingBook, PairingRequest
 from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import (
@@ -49,7 +50,19 @@ from agent.sessions import (
 )
 from agent.simulation.recording import RowSize
 from agent.store_ports import Appended
-from storage import changes, exchange, ledger, lineages, mailbox, search, sessions, sizes, turns
+from storage import (
+    changes,
+    exchange,
+    ledger,
+    lineages,
+    mailbox,
+    moving,
+    search,
+    sessions,
+    sizes,
+    turns,
+)
+from storage import pairings as pairing
 from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import identity
@@ -235,6 +248,20 @@ class SqlStore(SqlArchive):
     async def crowded(self, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
         return await self._reading.read(shelf.crowded, prompt_tokens, since, limit)
 
+    # pairing
+
+    async def ask_pairing(self, request: PairingRequest) -> bool:
+        return await self._writing.write(pairing.ask_pairing, request)
+
+    async def approve_pairing(self, code: str) -> Approval:
+        return await self._writing.write(pairing.approve_pairing, code)
+
+    async def revoke_pairing(self, platform: str, user_id: str) -> bool:
+        return await self._writing.write(pairing.revoke_pairing, platform, user_id)
+
+    async def pairings(self) -> PairingBook:
+        return await self._quick.read(pairing.book)
+
     # lineages
 
     async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
@@ -310,6 +337,11 @@ class SqlStore(SqlArchive):
             turns.finish_turn, ticket, session_id, outcome, final, anchor_usage, tuple(outbox)
         )
 
+    async def steer(
+        self, ticket: TurnTicket, session_id: str, inbox_ids: Sequence[int], message: Draft
+    ) -> Appended | None:
+        return await self._writing.write(turns.steer, ticket, session_id, tuple(inbox_ids), message)
+
     async def interrupt_turn(self, ticket: TurnTicket) -> None:
         await self._writing.write(turns.interrupt_turn, ticket)
 
@@ -325,6 +357,19 @@ class SqlStore(SqlArchive):
 
     async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
         return await self._writing.write(mailbox.accept, record, cursor)
+
+    async def revise(self, record: InboxRecord) -> bool:
+        return await self._writing.write(mailbox.revise, record)
+
+    async def move_chat(
+        self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
+    ) -> bool:
+        return await self._writing.write_alone(
+            moving.move_chat, platform, bot_id, old_chat_id, new_chat_id
+        )
+
+    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
+        return await self._quick.read(moving.moved_chats, platform, bot_id)
 
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agent.errors import SessionEnded, StaleTurn
 from agent.mail import Address, OutboxDraft, OutboxItem
@@ -24,6 +25,7 @@ from agent.store_ports import Appended
 from storage import changes, ledger, mailbox, rows, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.places import key_of_today, today_in
 from storage.repair import DELIBERATE_ENDS, plan_repair
 
 _log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ _OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
 
 def begin_turn(tx: Transaction, opening: TurnOpening) -> TurnTicket:
+    opening = opening_today(tx, opening)
     claimed = claimed_turn(tx, opening.inbox_ids)
     if claimed is not None:
         return claimed
@@ -50,12 +53,25 @@ def begin_turn(tx: Transaction, opening: TurnOpening) -> TurnTicket:
     return begin(tx, tip, opening, opening.message)
 
 
-def begin(tx: Transaction, tip: Session, opening: TurnOpening, message: Draft) -> TurnTicket:
-    """Begin a turn in this live tip with this message."""
+def opening_today(tx: Transaction, opening: TurnOpening) -> TurnOpening:
+    """As it is meant, if its chat has moved meanwhile."""
+    return replace(opening, session_key=key_of_today(opening.session_key, today_in(tx)))
+
+
+def begin(
+    tx: Transaction,
+    tip: Session,
+    opening: TurnOpening,
+    message: Draft,
+    steered: Sequence[Draft] = (),
+) -> TurnTicket:
+    """Begin a turn in this live tip with this message, and what had come into it once."""
     _answer_open_calls(tx, tip.id)
     faultpoint("begin_turn.stubs")
-    (row,) = changes.append_rows(tx, tip.id, (message,))
+    row, *further = changes.append_rows(tx, tip.id, (message, *steered))
     faultpoint("begin_turn.message")
+    mark_steered(tx, [each.id for each in further])
+    faultpoint("begin_turn.steered")
     turn_id = tx.new_id("t")
     tx.execute(
         "INSERT INTO turns (id, conversation_id, session_id, session_key, owner, user_row_id,"
@@ -193,6 +209,35 @@ def _require_running(tx: Transaction, ticket: TurnTicket) -> None:
     query = "SELECT 1 FROM turns WHERE id = ? AND state = 'running'"
     if tx.execute(query, (ticket.turn_id,)).fetchone() is None:
         raise StaleTurn(ticket.turn_id)
+
+
+def steer(
+    tx: Transaction,
+    ticket: TurnTicket,
+    session_id: str,
+    inbox_ids: Sequence[int],
+    message: Draft,
+) -> Appended | None:
+    _require_running(tx, ticket)
+    if not mailbox.all_waiting(tx, inbox_ids) or _is_calling(tx, session_id):
+        return None
+    (row,) = _store(tx, ticket, session_id, (message,), None)
+    faultpoint("steer.message")
+    mark_steered(tx, (row.id,))
+    faultpoint("steer.marked")
+    mailbox.claim(tx, inbox_ids, ticket.turn_id)
+    faultpoint("steer.claimed")
+    return Appended((row,))
+
+
+def mark_steered(tx: Transaction, row_ids: Sequence[int]) -> None:
+    """These words of a person begin no turn: they came into one."""
+    tx.executemany("INSERT INTO steered (row_id) VALUES (?)", [(row_id,) for row_id in row_ids])
+
+
+def _is_calling(tx: Transaction, session_id: str) -> bool:
+    """Does the list end in calls that are not answered? Words between them would break it."""
+    return plan_repair(rows.end_of_list(tx, session_id)) is not None
 
 
 # --- second step --------------------------------------------------------------------------------

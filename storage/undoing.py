@@ -4,28 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from agent.messages import Row, tool_call_ids
+from agent.messages import Draft, Row, tool_call_ids
 from agent.sessions import EndReason
 
 OPENING_CHARS = 200
 """What a list of conversations shows of each one's first message."""
 
 
-def undo_start(rows: Sequence[Row], turns: int) -> int | None:
+def undo_start(rows: Sequence[Row], turns: int, steered: Collection[int] = ()) -> int | None:
     """Where the last ``turns`` begin that can be taken back; None: there is nothing.
 
-    A turn begins with what a person said. What stands in front of a summary (or of a marker of
-    micro-compaction) stays: the summary speaks of messages behind it that are not in the list.
+    A turn begins with what a person said, but for ``steered``: originals that came into a turn. If
+    its beginning is not in the list any more, the turn is what is left of it. What stands in front
+    of a summary (or of a marker of micro-compaction) stays: the summary speaks of messages behind
+    it that are not in the list.
     """
-    start = None
+    start = inside = None
     for place in range(len(rows) - 1, -1, -1):
         row = rows[place]
         if turns <= 0 or row.kind in ("summary", "micro"):
             break
-        if row.message["role"] == "user" and row.kind is None:
-            start = place
-            turns -= 1
-    return start
+        if row.message["role"] != "user" or row.kind is not None:
+            continue
+        if row.root_id in steered:
+            inside = place
+            continue
+        start, inside = place, None
+        turns -= 1
+    return start if inside is None or turns <= 0 else inside
+
+
+def said_by_person(rows: Iterable[Row]) -> list[Draft]:
+    """What a person said in these rows, as it can be asked again."""
+    return [
+        Draft(row.message, row.wire_content)
+        for row in rows
+        if row.message["role"] == "user" and row.kind is None
+    ]
 
 
 def has_summary(rows: Iterable[Row]) -> bool:

@@ -8,6 +8,15 @@ CREATE TABLE moved_chats (
     PRIMARY KEY (platform, bot_id, old_chat_id)
 ) STRICT, WITHOUT ROWID;
 
+-- The update of the newest edit that a waiting message shows: an older one that comes late is none.
+ALTER TABLE inbox ADD COLUMN edit_update_id TEXT;
+
+-- Words that came into a turn which was running: what a person said, but no turn's beginning.
+CREATE TABLE steered (
+    -- The original.
+    row_id INTEGER NOT NULL PRIMARY KEY REFERENCES messages (id)
+) STRICT;
+
 -- Files that people sent. The bytes are in the folder `attachments`, under `name`.
 CREATE TABLE attachments (
     -- Of the content (a hash), so the same picture is kept once.
