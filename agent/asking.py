@@ -196,7 +196,7 @@ class Asker:
 
     async def _drop_images(self, error: RequestTooLarge) -> None:
         """First all but the newest image, then that one too, then the history shrinks."""
-        images = len(self._history.image_urls)
+        images = len(self._history.pictures)
         if images == 0:
             await self._overflowed(error)
         else:
@@ -204,7 +204,7 @@ class Asker:
 
     async def _fit_images(self) -> None:
         """Pictures that one request can not carry go for good, so that its beginning stays."""
-        keep = newest_that_fit(self._history.image_urls)
+        keep = newest_that_fit(self._history.pictures)
         if keep is not None:
             await self._leave_out_images(keep)
 

@@ -68,21 +68,15 @@ class History:
         return tuple(self._sent)
 
     @property
-    def image_urls(self) -> list[str]:
-        """Of every picture in what is sent, in order."""
+    def pictures(self) -> list[Part]:
+        """The part of every picture in what is sent, in order."""
         return [
-            _url_of(part)
+            part
             for message in self._sent
             if isinstance(message["content"], list)
             for part in message["content"]
             if part.get("type") == "image_url"
         ]
-
-
-def _url_of(part: Part) -> str:
-    source = part.get("image_url")
-    url = source.get("url") if isinstance(source, dict) else source
-    return url if isinstance(url, str) else ""
 
 
 def images_left_out(rows: Sequence[Row], keep: int) -> tuple[Entry, ...] | None:

@@ -33,6 +33,7 @@ from agent.llm.native import (
     is_beta,
     the_block,
 )
+from agent.llm.pictures import PictureLoader
 from agent.llm.thinking import ThinkingControls
 from agent.llm.validator import validate
 from agent.llm.wire import Body, build_body
@@ -86,6 +87,7 @@ class AnthropicModel:
         max_concurrent_requests: int = 100,
         answer_deadline_seconds: float = 600.0,
         silence_seconds: float = 120.0,
+        pictures: PictureLoader | None = None,
     ) -> None:
         """Make no connection yet.
 
@@ -94,6 +96,7 @@ class AnthropicModel:
         another prefix, instead of refusing the request; None: if the family binds them.
         ``diagnoses``: ask why a prompt was not read from the cache; None: on the native API.
         ``max_concurrent_requests`` stays within the SDK's pool of kept connections.
+        ``pictures``: where those come from that a message only names; None: there are none.
         """
         self._name = name
         self._api_key = api_key
@@ -105,6 +108,7 @@ class AnthropicModel:
         self._slots = asyncio.Semaphore(max_concurrent_requests)
         self._answer_deadline_seconds = answer_deadline_seconds
         self._silence_seconds = silence_seconds
+        self._pictures = pictures
         self._client: anthropic.AsyncAnthropic | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
@@ -117,6 +121,7 @@ class AnthropicModel:
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
+        request = await self._with_pictures(request)
         while True:
             level = self._thinking.level
             body = self._conversation_body(request)
@@ -145,6 +150,7 @@ class AnthropicModel:
     async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
         """Have the provider summarise the request's messages (`agent.ports.CompactingModel`)."""
         self._native.require_compaction()
+        request = await self._with_pictures(request)
         body = self._conversation_body(request)
         if block_left_out(request.messages, body):
             raise BlockUnsendable("the summary at the beginning is not its maker's any more")
@@ -181,7 +187,7 @@ class AnthropicModel:
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         try:
-            body = self._body(request)
+            body = self._body(await self._with_pictures(request))
             del body["max_tokens"]
             async with self._request(COUNT_DEADLINE_SECONDS) as client:
                 if is_beta(body):
@@ -207,6 +213,12 @@ class AnthropicModel:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+    async def _with_pictures(self, request: ModelRequest) -> ModelRequest:
+        if self._pictures is None:
+            return request
+        messages = await self._pictures.loaded(request.messages)
+        return request if messages is request.messages else replace(request, messages=messages)
 
     def _body(self, request: ModelRequest) -> Body:
         model = request.model or self._name

@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from agent.attachments import picture_name, picture_url
+from agent.media.kinds import SHOWN_TYPES, picture_size
 
 Block = dict[str, Any]
 
 MAX_SIDE_PIXELS = 8000
 MANY_IMAGES = 20
 MANY_MAX_SIDE_PIXELS = 2000
+MAX_IMAGES = 100
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_ALL_IMAGES_CHARS = 24 * 1024 * 1024
 """Of base64 in one request: leaves room for the text under the limit of 32 MB."""
+TOO_MUCH = "the request would be too large"
 _HEADER_CHARS = 1 << 20
 """How much of an image is decoded to find its size (a JPEG may hold a thumbnail first)."""
 
@@ -24,11 +28,13 @@ _DATA_URI = re.compile(r"data:([a-z0-9.+/-]+)?(?:;[a-z0-9=.+-]+)*;base64,", re.I
 
 
 def image_block(part: Block) -> Block:
-    """An ``image_url`` part as the wire has it; a text note where no image can be made of it."""
-    source = part.get("image_url")
-    url = source.get("url") if isinstance(source, dict) else source
-    if not isinstance(url, str):
-        return note("unreadable")
+    """An ``image_url`` part as the wire has it; a text note where no image can be made of it.
+
+    A kept picture must have got its bytes before (`agent.llm.pictures`); without them it is gone.
+    """
+    url = picture_url(part)
+    if picture_name(part) is not None:
+        return note("the file is gone")
     if url.startswith(("http://", "https://")) and url.isascii():
         return {"type": "image", "source": {"type": "url", "url": url}}
     head = _DATA_URI.match(url[:200])
@@ -61,54 +67,10 @@ def pixel_size(data: str) -> tuple[str, int, int] | None:
             raw = base64.b64decode(data[: chars - chars % 4], validate=True)
         except (binascii.Error, ValueError):
             return None
-        found = _png(raw) or _gif(raw) or _webp(raw) or _jpeg(raw)
+        found = picture_size(raw)
         if found is not None or len(data) <= chars:
-            return found
-    return None
-
-
-def _png(raw: bytes) -> tuple[str, int, int] | None:
-    if raw[:8] != b"\x89PNG\r\n\x1a\n" or len(raw) < 24:
-        return None
-    width, height = struct.unpack(">II", raw[16:24])
-    return "image/png", width, height
-
-
-def _gif(raw: bytes) -> tuple[str, int, int] | None:
-    if raw[:6] not in (b"GIF87a", b"GIF89a") or len(raw) < 10:
-        return None
-    width, height = struct.unpack("<HH", raw[6:10])
-    return "image/gif", width, height
-
-
-def _webp(raw: bytes) -> tuple[str, int, int] | None:
-    if raw[:4] != b"RIFF" or raw[8:12] != b"WEBP" or len(raw) < 30:
-        return None
-    if raw[12:16] == b"VP8X":
-        width = 1 + int.from_bytes(raw[24:27], "little")
-        return "image/webp", width, 1 + int.from_bytes(raw[27:30], "little")
-    if raw[12:16] == b"VP8L":
-        bits = int.from_bytes(raw[21:25], "little")
-        return "image/webp", 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    width, height = struct.unpack("<HH", raw[26:30])
-    return "image/webp", width & 0x3FFF, height & 0x3FFF
-
-
-def _jpeg(raw: bytes) -> tuple[str, int, int] | None:
-    if raw[:2] != b"\xff\xd8":
-        return None
-    at = 2
-    while at + 9 < len(raw):
-        if raw[at] != 0xFF:
-            return None
-        marker = raw[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack(">HH", raw[at + 5 : at + 9])
-            return "image/jpeg", width, height
-        if marker in (0xFF, 0x01) or 0xD0 <= marker <= 0xD8:
-            at += 1 if marker == 0xFF else 2
-            continue
-        at += 2 + int.from_bytes(raw[at + 2 : at + 4], "big")
+            known = found is not None and found.media_type in SHOWN_TYPES
+            return (found.media_type, found.width, found.height) if found and known else None
     return None
 
 
@@ -138,41 +100,58 @@ def limit_images(contents: Sequence[list[Block]]) -> None:
         return
     room = MAX_ALL_IMAGES_CHARS
     many = len(places) > MANY_IMAGES
-    for where, block in reversed(places):
+    for count, (where, block) in enumerate(reversed(places), start=1):
         data = block["source"].get("data", "")
         room -= len(data)
-        if room < 0:
-            _replace(where, block, note("the request would be too large"))
+        if room < 0 or count > MAX_IMAGES:
+            _replace(where, block, note(TOO_MUCH))
         elif many and data:
             found = pixel_size(data)
             if found is None or max(found[1:]) > MANY_MAX_SIDE_PIXELS:
                 _replace(where, block, note("too large among so many"))
 
 
-def newest_that_fit(urls: Sequence[str]) -> int | None:
+def newest_that_fit(parts: Sequence[Mapping[str, Any]]) -> int | None:
     """How many of the newest pictures to go on with; None: one request can carry them all.
 
     Where it can not, half of the room is left free: if every further picture pushed an old one out,
     each request would begin with other bytes than the one before.
 
     Args:
-        urls: Of all pictures, in order.
+        parts: The ``image_url`` parts of all pictures, in order.
     """
-    chars = [len(url) if url.startswith("data:") else 0 for url in urls]
-    keep = len(urls)
-    if sum(chars) > MAX_ALL_IMAGES_CHARS:
-        room, keep = MAX_ALL_IMAGES_CHARS // 2, 0
-        for size in reversed(chars):
+    chars = [base64_chars(part) for part in parts]
+    keep = len(parts)
+    if keep > MAX_IMAGES:
+        keep = MAX_IMAGES // 2
+    if sum(chars[-keep:]) > MAX_ALL_IMAGES_CHARS:
+        room, most, keep = MAX_ALL_IMAGES_CHARS // 2, keep, 0
+        for size in reversed(chars[-most:]):
             room -= size
             if room < 0:
                 break
             keep += 1
-    if keep > MANY_IMAGES and any(_large_among_many(url) for url in urls[-keep:]):
+    if keep > MANY_IMAGES and any(_large_among_many(part) for part in parts[-keep:]):
         keep = MANY_IMAGES // 2
-    return None if keep == len(urls) else max(1, keep)
+    return None if keep == len(parts) else max(1, keep)
 
 
-def _large_among_many(url: str) -> bool:
+def base64_chars(part: Mapping[str, Any]) -> int:
+    """How much of a request a picture takes; one of unknown size as much as it may."""
+    url = picture_url(part)
+    if url.startswith("data:"):
+        return len(url)
+    if picture_name(part) is None:
+        return 0
+    size = part["image_url"].get("size_bytes") if isinstance(part["image_url"], dict) else None
+    if not isinstance(size, int) or not 0 <= size <= MAX_IMAGE_BYTES:
+        size = MAX_IMAGE_BYTES
+    return 4 * (size // 3 + 1)
+
+
+def _large_among_many(part: Mapping[str, Any]) -> bool:
+    """Kept pictures are none: their copies for a model are small enough for any company."""
+    url = picture_url(part)
     head = _DATA_URI.match(url[:200])
     found = pixel_size(url[head.end() :]) if head else None
     return found is not None and max(found[1:]) > MANY_MAX_SIDE_PIXELS

@@ -145,10 +145,9 @@ picture_lists = st.lists(
 @given(picture_lists)
 def test_what_is_kept_fits_and_stays(sizes: list[tuple[int, int]]) -> None:
     parts = [picture(*size) for size in sizes]
-    urls = [part["image_url"]["url"] for part in parts]
-    keep = newest_that_fit(urls)
-    kept = urls if keep is None else urls[len(urls) - keep :]
-    assert keep is None or 0 < keep < len(urls)
+    keep = newest_that_fit(parts)
+    kept = parts if keep is None else parts[len(parts) - keep :]
+    assert keep is None or 0 < keep < len(parts)
     assert newest_that_fit(kept) is None
     turns = map_messages(
         [{"role": "user", "content": [p]} for p in parts[len(parts) - len(kept) :]]
@@ -159,8 +158,8 @@ def test_what_is_kept_fits_and_stays(sizes: list[tuple[int, int]]) -> None:
 
 
 def test_many_bytes_are_too_many() -> None:
-    urls = ["data:image/png;base64," + "A" * 4_000_000] * 8
-    keep = newest_that_fit(urls)
+    url = "data:image/png;base64," + "A" * 4_000_000
+    keep = newest_that_fit([{"type": "image_url", "image_url": {"url": url}}] * 8)
     assert keep is not None
     assert keep * 4_000_000 <= MAX_ALL_IMAGES_CHARS // 2
 
