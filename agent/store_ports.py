@@ -318,6 +318,10 @@ class Mailbox(Protocol):
         """Old id → id of today, also over several moves."""
         ...
 
+    async def knows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
+        """Does a conversation, a waiting message or an owed answer lead to this chat?"""
+        ...
+
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
     ) -> None:

@@ -550,6 +550,16 @@ class MemoryStore:
     async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
         return self._tables.moved_chats(platform, bot_id)
 
+    async def knows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
+        chat_id = self._tables.today(platform, bot_id, chat_id)
+        bounds = keys_of_chat(platform, bot_id, chat_id)
+        talked = {c.session_key for c in self._tables.conversations.values()}
+        waiting = {item.record.session_key for item in self._mail.open_inbox()}
+        owed = {item.draft.address for item in self._mail.owed()}
+        return any(bounds[0] <= key < bounds[1] for key in talked | waiting) or any(
+            (to.platform, to.bot_id, to.chat_id) == (platform, bot_id, chat_id) for to in owed
+        )
+
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
     ) -> None:

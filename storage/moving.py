@@ -117,3 +117,20 @@ def _move_owed(tx: Transaction, platform: str, bot_id: str, old: str, heir: str)
 def moved_chats(db: sqlite3.Connection, platform: str, bot_id: str) -> dict[str, str]:
     query = "SELECT old_chat_id, new_chat_id FROM moved_chats WHERE platform = ? AND bot_id = ?"
     return dict(db.execute(query, (platform, bot_id)).fetchall())
+
+
+def knows_chat(db: sqlite3.Connection, platform: str, bot_id: str, chat_id: str) -> bool:
+    chat_id = today_in(db)(platform, bot_id, chat_id)
+    bounds = keys_of_chat(platform, bot_id, chat_id)
+    talked = f"SELECT 1 FROM conversations WHERE {_RANGE} LIMIT 1"
+    waits = f"SELECT 1 FROM inbox WHERE state = 'new' AND {_RANGE} LIMIT 1"
+    owed = (
+        "SELECT 1 FROM outbox WHERE state IN ('planned', 'sending', 'unknown')"
+        " AND platform = ? AND bot_id = ? AND chat_id = ? LIMIT 1"
+    )
+    return any(
+        db.execute(query, parameters).fetchone() is not None
+        for query, parameters in (
+            (talked, bounds), (waits, bounds), (owed, (platform, bot_id, chat_id)),
+        )
+    )  # fmt: skip

@@ -371,6 +371,9 @@ class SqlStore(SqlArchive):
     async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._quick.read(moving.moved_chats, platform, bot_id)
 
+    async def knows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
+        return await self._quick.read(moving.knows_chat, platform, bot_id, chat_id)
+
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
     ) -> None:
