@@ -85,7 +85,7 @@ async def test_back_off_grows_and_is_bounded(clock: FakeClock) -> None:
     task = asyncio.ensure_future(supervisor.run())
     pauses: list[float] = []
     for _ in range(12):
-        await settled(lambda: clock.next_wake_seconds is not None)
+        await settled(lambda: supervisor.vitals()["flaky"].resting)
         assert supervisor.status["flaky"].state is PlatformState.RETRYING
         pause = clock.next_wake_seconds
         assert pause is not None
@@ -104,7 +104,7 @@ async def test_a_crash_is_logged_and_retried(
     buggy = Scripted("buggy", ZeroDivisionError("bug"))
     supervisor = supervise(clock, buggy)
     task = asyncio.ensure_future(supervisor.run())
-    await settled(lambda: clock.next_wake_seconds is not None)
+    await settled(lambda: supervisor.vitals()["buggy"].resting)
     assert "ZeroDivisionError" in caplog.text
     await clock.advance(2)
     assert buggy.count == 2
@@ -119,8 +119,9 @@ async def test_ends_when_every_platform_has_ended(clock: FakeClock) -> None:
 async def test_who_has_something_to_send_hears_that_a_platform_works(clock: FakeClock) -> None:
     heard: list[str] = []
     flaky = Scripted("flaky", PlatformUnavailable("no route"))
-    task = asyncio.ensure_future(supervise(clock, flaky, on_running=heard.append).run())
-    await settled(lambda: clock.next_wake_seconds is not None)
+    supervisor = supervise(clock, flaky, on_running=heard.append)
+    task = asyncio.ensure_future(supervisor.run())
+    await settled(lambda: supervisor.vitals()["flaky"].resting)
     assert heard == []
     await clock.advance(2)
     assert heard == ["flaky"]
