@@ -186,8 +186,9 @@ class Intake(Protocol):
 
 
 Report = Callable[[PlatformState, str], None]
-"""State and reason. Said with RUNNING it is a sign of life too: a platform that is well says it
-again at least every `SIGN_OF_LIFE_SECONDS`."""
+"""State and reason, the same ones again as a sign of life: whoever says RUNNING says so again
+within `SIGN_OF_LIFE_SECONDS` (aim at half of it), or the supervisor starts it again. Any state
+counts as a sign; see `gateway.liveness` for how long the other states may stay silent."""
 SIGN_OF_LIFE_SECONDS = 60.0
 
 

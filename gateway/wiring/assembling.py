@@ -273,7 +273,9 @@ def assemble(
         ),
     )
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
-    supervisor = Supervisor(supervised, intake, clock, on_running=delivery.nudge)
+    supervisor = Supervisor(
+        supervised, intake, clock, on_running=delivery.nudge, without_signs={CONSOLE}
+    )
     metrics.watch(
         waiting=lambda: lanes.counts()[1],
         running=lambda: lanes.counts()[0],
