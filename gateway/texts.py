@@ -19,6 +19,13 @@ ADMIN_ONLY = (
     "This conversation is shared, so only an admin of this bot may do that. "
     "Please ask one; /whoami shows your id."
 )
+ADMINS_ONLY = "Only an admin of this bot may do that. Please ask one; /whoami shows your id."
+RESTARTING = "Restarting. I will say here when I am back."
+NOBODY_STARTS_ME_AGAIN = (
+    "I do not run under a service manager, so nothing would start me again and I stay. "
+    "Please restart me on the server: end `posthouse run` and start it again, or install the "
+    "service (systemd/README.md); then /restart works."
+)
 NOTHING_TO_RETRY = (
     "There is no message here that I could ask again. Just write it; if a compression has "
     "condensed it, /uncompress brings it back, then /retry can go on."
@@ -127,6 +134,15 @@ def too_many_tokens(tokens: int, limit: int) -> str:
     )
 
 
+def pairing_code(code: str, valid_seconds: float) -> str:
+    """To a stranger, where pairing is on. Nothing of what they wrote is kept."""
+    return (
+        "I do not know you yet, so I have not read your message and have not kept it. If you "
+        f"should be let in, ask the operator to run `posthouse pair approve {code}` on the "
+        f"server within {round(valid_seconds / 60)} minutes, then write again."
+    )
+
+
 def queue_full(limit: int) -> str:
     """The conversation's queue is at its cap; said once until it moves."""
     return (
@@ -141,6 +157,15 @@ def stopped(waiting: int) -> str:
         return STOPPED
     what = "1 message is" if waiting == 1 else f"{waiting} messages are"
     return f"{STOPPED} {what} still waiting and will be answered now."
+
+
+def restarted(version: str, resumed: int) -> str:
+    """To those who asked for a restart, after the start."""
+    text = f"I am back (posthouse {version})."
+    if resumed == 0:
+        return text
+    what = "1 answer that was interrupted goes" if resumed == 1 else f"{resumed} answers go"
+    return f"{text} {what} on now."
 
 
 def unknown_setting(word: str, known: Sequence[str]) -> str:

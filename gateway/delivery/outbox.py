@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 import random
+import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -136,6 +137,12 @@ class Delivery:
             self._budget(_chat(address)).silence(exc.retry_after_seconds)
         except Exception:  # the supervised border of a platform: the work itself must go on
             log.warning("could not say it either", exc_info=True)
+
+    def say_once(self, address: Address, text: str) -> None:
+        """The same, without waiting for it and for what has no row at all."""
+        # Never the same number twice, also after a restart: some platforms tell sends by it.
+        number = secrets.randbits(62)
+        self._tasks.spawn(self.say_unstored(address, text, number), name="word without a row")
 
     def _enqueue(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
         sender = self._senders.get(key)

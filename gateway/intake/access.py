@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.platforms.contract import InboundMessage
@@ -14,6 +15,7 @@ class Ground(StrEnum):
     """Why somebody is allowed in, or not."""
 
     LISTED = "listed"
+    PAIRED = "paired"
     OPEN = "open"
     CHAT = "chat"
     ROLE = "role"
@@ -42,6 +44,31 @@ class AccessRules:
 
 
 @dataclass(frozen=True, slots=True)
+class PlatformPolicy:
+    """Who may talk on a platform, and how groups work there."""
+
+    access: AccessRules
+    require_mention: bool = True
+    """In groups, only what is addressed to the bot is for it."""
+    group_sessions_per_user: bool = True
+    pairing: bool = False
+    """Strangers who write to the bot directly get a code, and count once it is approved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What counts beside the configured rules of a bot, as it stands in the store."""
+
+    paired: frozenset[str] = frozenset()
+    """Users who were let in by a code: as if they were in ``allow_from``, but never admins."""
+    moved_chats: Mapping[str, str] = field(default_factory=dict)
+    """Old id → id of today, of chats that have got another one."""
+
+
+NOTHING_LEARNED = Learned()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The gate's answer."""
 
@@ -50,30 +77,44 @@ class Verdict:
     admin: bool = False
 
 
-def decide(message: InboundMessage, rules: AccessRules | None) -> Verdict:
+def decide(
+    message: InboundMessage, rules: AccessRules | None, learned: Learned = NOTHING_LEARNED
+) -> Verdict:
     """May this sender talk to the bot here? By ids only; what is not allowed is refused."""
     if rules is None:
         return Verdict(False, Ground.NO_RULES)
     sender = message.sender_id.strip()
     if not sender:
         return Verdict(False, Ground.NO_SENDER)
-    ground = _ground(message, sender, rules)
+    ground = _ground(message, sender, rules, learned)
     if ground is None:
         return Verdict(False, Ground.NOT_LISTED)
     return Verdict(True, ground, admin=sender != ANYONE and sender in rules.admins)
 
 
-def _ground(message: InboundMessage, sender: str, rules: AccessRules) -> Ground | None:
+def allows_chat(chat_id: str, rules: AccessRules, moved_chats: Mapping[str, str]) -> bool:
+    """Is this chat listed, under the id of today or one that it had before?"""
+    listed = rules.allow_chats
+    if chat_id in ("", ANYONE):
+        return False
+    return chat_id in listed or any(moved_chats.get(old) == chat_id for old in listed)
+
+
+def _ground(
+    message: InboundMessage, sender: str, rules: AccessRules, learned: Learned
+) -> Ground | None:
     if sender != ANYONE and sender in rules.allow_from:
         return Ground.LISTED
+    if sender != ANYONE and sender in learned.paired:
+        return Ground.PAIRED
     if ANYONE in rules.allow_from:
         return Ground.OPEN
     if message.chat_kind != "group":
         return None
     # A thread is allowed through its channel. The thread's own number is not looked at: on some
     # platforms it is small and repeats from chat to chat.
-    places = {message.chat_id, message.parent_chat_id} - {None, "", ANYONE}
-    if places & rules.allow_chats:
+    places = (message.chat_id, message.parent_chat_id or "")
+    if any(allows_chat(place, rules, learned.moved_chats) for place in places):
         return Ground.CHAT
     if message.sender_role_ids & (rules.allow_roles - {"", ANYONE}):
         return Ground.ROLE

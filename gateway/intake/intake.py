@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,10 +15,12 @@ from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock
 from agent.store_ports import Mailbox
 from gateway import texts
-from gateway.intake.access import AccessRules, decide
+from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command
+from gateway.intake.gate import Gate
+from gateway.intake.pairing import PairingDesk
 from gateway.intake.records import COMMAND, MESSAGE, record_of
-from gateway.intake.wording import readable
+from gateway.intake.wording import readable, readable_message
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import finish
 
@@ -26,16 +28,6 @@ log = logging.getLogger(__name__)
 
 REFUSED_TEXT_CHARS = 1_000
 """What is kept of a message that was too long to be taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlatformPolicy:
-    """Who may talk on a platform, and how groups work there."""
-
-    access: AccessRules
-    require_mention: bool = True
-    """In groups, only what is addressed to the bot is for it."""
-    group_sessions_per_user: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +68,16 @@ class GatewayIntake:
         self,
         *,
         mailbox: Mailbox,
-        policies: Mapping[str, PlatformPolicy],
+        gate: Gate,
+        pairing: PairingDesk,
         dispatcher: Dispatcher,
         hand_over: Callable[[Sequence[OutboxItem]], None],
         clock: Clock,
         limits: IntakeLimits | None = None,
     ) -> None:
         self._mailbox = mailbox
-        self._policies = policies
+        self._gate = gate
+        self._pairing = pairing
         self._dispatcher = dispatcher
         self._hand_over = hand_over
         self._clock = clock
@@ -93,30 +87,16 @@ class GatewayIntake:
         self._known_channels: dict[tuple[str, str], set[str]] = {}
 
     async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
-        policy = self._policies.get(message.platform)
-        verdict = decide(message, policy.access if policy else None)
-        if policy is None or not verdict.allowed:
-            log.debug(  # with the ids that somebody who fills in the access lists is looking for
-                "message refused",
-                extra={
-                    "platform": message.platform,
-                    "ground": verdict.ground.value,
-                    "sender_id": message.sender_id,
-                    "chat_id": message.chat_id,
-                },
-            )
+        policy = await self._pass_gate(message)
+        if policy is None:
+            await self._pairing.knock(message)
             await self._pass_by_stranger(cursor)
             return
-        command = None if message.forwarded_from is not None else parse_command(message.text)
+        command = _command_in(message)
         if _is_of_no_interest(message, policy, command):
             await self._pass_by(cursor)
             return
-        record = record_of(
-            replace(message, text=readable(message.text)),
-            kind=MESSAGE if command is None else COMMAND,
-            group_sessions_per_user=policy.group_sessions_per_user,
-            now=self._clock.now(),
-        )
+        record = self._record(message, policy, COMMAND if command is not None else MESSAGE)
         # Shielded: a platform that is cancelled behind the commit never asks again about a message
         # whose cursor has moved, so what is stored has to reach its lane.
         await finish(self._take(record, cursor))
@@ -132,11 +112,66 @@ class GatewayIntake:
             self._mailbox.quarantine(platform, bot_id, update_id, readable(raw), readable(reason))
         )
 
+    async def edited(self, message: InboundMessage) -> None:
+        policy = await self._pass_gate(message)
+        # Whether it is addressed to the bot does not matter: if it waits, it was.
+        if policy is None or _is_from_a_bot(message):
+            return
+        # A command that has been edited in is not run: who has not typed it did not mean it.
+        if _command_in(message) is not None:
+            return
+        record = self._record(message, policy, MESSAGE)
+        if self._refusal(record) is None:
+            await finish(self._mailbox.revise(record))
+
+    async def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
+        await self._gate.learn(platform, bot_id)
+        if self._gate.policy(platform) is None or not await self._leads_here(
+            platform, bot_id, old_chat_id
+        ):
+            return
+        fresh = await finish(self._mailbox.move_chat(platform, bot_id, old_chat_id, new_chat_id))
+        if fresh:
+            log.info("a chat has moved", extra={"platform": platform, "chat_id": new_chat_id})
+        self._gate.changed()
+        await self._gate.learn(platform, bot_id)
+
     async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._mailbox.moved_chats(platform, bot_id)
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._mailbox.cursors(platform, bot_id)
+
+    async def _pass_gate(self, message: InboundMessage) -> PlatformPolicy | None:
+        """The policy that lets this in, or None."""
+        await self._gate.learn(message.platform, message.bot_id)
+        verdict = self._gate.decide(message)
+        if verdict.allowed:
+            return self._gate.policy(message.platform)
+        log.debug(  # with the ids that somebody who fills in the access lists is looking for
+            "message refused",
+            extra={
+                "platform": message.platform,
+                "ground": verdict.ground.value,
+                "sender_id": message.sender_id,
+                "chat_id": message.chat_id,
+            },
+        )
+        return None
+
+    async def _leads_here(self, platform: str, bot_id: str, chat_id: str) -> bool:
+        """Is a chat's move of any interest? What happens among strangers leaves no trace."""
+        if self._gate.allows_chat(platform, bot_id, chat_id):
+            return True
+        return await self._mailbox.knows_chat(platform, bot_id, chat_id)
+
+    def _record(self, message: InboundMessage, policy: PlatformPolicy, kind: str) -> InboxRecord:
+        return record_of(
+            readable_message(message),
+            kind=kind,
+            group_sessions_per_user=policy.group_sessions_per_user,
+            now=self._clock.now(),
+        )
 
     async def _take(self, record: InboxRecord, cursor: Cursor | None) -> None:
         refusal = self._refusal(record)
@@ -161,7 +196,7 @@ class GatewayIntake:
     def _refusal(self, record: InboxRecord) -> str | None:
         """Why this message is not taken, in words; None: it is."""
         limits = self._limits
-        if is_blank(record.text):
+        if is_blank(record.text) and not record.payload.get("attachments"):
             return texts.NOTHING_TO_READ
         if len(record.text) > limits.max_message_chars:
             return texts.too_long(len(record.text), limits.max_message_chars)
@@ -222,8 +257,8 @@ def _is_of_no_interest(
     message: InboundMessage, policy: PlatformPolicy, command: Command | None
 ) -> bool:
     """Allowed, but not meant for the bot."""
-    if message.sender_is_bot or message.sender_id == message.bot_id:
-        return True  # bots that answer bots never stop
+    if _is_from_a_bot(message):
+        return True
     if message.addressed:
         return False
     if command is not None and command.bot is not None:
@@ -231,6 +266,16 @@ def _is_of_no_interest(
     if is_blank(message.text):
         return True  # a picture among friends is no question
     return message.chat_kind == "group" and policy.require_mention
+
+
+def _command_in(message: InboundMessage) -> Command | None:
+    """What this message orders. Somebody else's words, passed on, are no order."""
+    return None if message.forwarded_from is not None else parse_command(message.text)
+
+
+def _is_from_a_bot(message: InboundMessage) -> bool:
+    """Bots that answer bots never stop."""
+    return message.sender_is_bot or message.sender_id == message.bot_id
 
 
 class _KeyedLocks:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from dataclasses import replace
 
 from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
+from gateway.platforms.contract import Attachment, InboundMessage
 
 MAX_NAME_CHARS = 64
 MAX_QUOTE_CHARS = 1_000
@@ -20,6 +22,27 @@ _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 def readable(text: str) -> str:
     """The text as every border can carry it: half surrogates replaced, NUL left out."""
     return clean_text(text).replace("\x00", "")
+
+
+def readable_message(message: InboundMessage) -> InboundMessage:
+    """The same in all that people or platforms have written into it."""
+    return replace(
+        message,
+        text=readable(message.text),
+        sender_name=readable(message.sender_name),
+        quoted_text=None if message.quoted_text is None else readable(message.quoted_text),
+        forwarded_from=None if message.forwarded_from is None else readable(message.forwarded_from),
+        attachments=tuple(map(_readable_attachment, message.attachments)),
+    )
+
+
+def _readable_attachment(attachment: Attachment) -> Attachment:
+    return replace(
+        attachment,
+        file_name=readable(attachment.file_name),
+        media_type=readable(attachment.media_type),
+        label=readable(attachment.label),
+    )
 
 
 def user_draft(
@@ -40,11 +63,11 @@ def user_draft(
     said = readable(text)
     lines: list[str] = []
     if signed:
-        lines.append(f"{_SIGNED}{_name(sender_name)}, user {_identifier(sender_id)}]")
+        lines.append(f"{_SIGNED}{quoted_name(sender_name)}, user {_identifier(sender_id)}]")
     if quoted_text is not None and not is_blank(quoted_text):
         lines.append(f"{_QUOTED}{_quote(quoted_text)}]")
     if forwarded_from is not None:
-        lines.append(f"{_FORWARDED}{_name(forwarded_from)}]")
+        lines.append(f"{_FORWARDED}{quoted_name(forwarded_from)}]")
     sent = "\n".join([*lines, _set_off(said)])
     message = {"role": "user", "content": said}
     return Draft(message, wire_content=sent if sent != said else None)  # type: ignore[arg-type]
@@ -62,13 +85,17 @@ def _looks_ours(line: str) -> bool:
     return bare.replace("[ ", "[").startswith(_OURS)
 
 
-def _name(name: str) -> str:
-    """A display name on one line, quoted; people choose these, so nothing in it may act."""
+def shown_name(name: str) -> str:
+    """A name that people choose (of a person, a file) on one line: nothing in it acts or hides."""
     shown = "".join(
         " " if unicodedata.category(ch) in ("Cc", "Cf", "Zl", "Zp", "Cs") else ch for ch in name
     )
-    shown = " ".join(shown.split())[:MAX_NAME_CHARS] or "someone"
-    return json.dumps(shown, ensure_ascii=False)
+    return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip() or "someone"
+
+
+def quoted_name(name: str) -> str:
+    """The same in quotes, whose end nothing in it can forge: for a line that the model reads."""
+    return json.dumps(shown_name(name), ensure_ascii=False)
 
 
 def _identifier(sender_id: str) -> str:

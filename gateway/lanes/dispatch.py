@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from agent.errors import StoreUnavailable
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
@@ -14,9 +14,8 @@ from gateway import texts
 from gateway.commands import registry
 from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
 from gateway.delivery.outbox import Delivery
-from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.gate import Gate
 from gateway.intake.records import COMMAND, is_shared, message_of
 from gateway.lanes.lanes import Job, Lanes
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -49,7 +48,7 @@ class Dispatch:
         settling: Settling,
         delivery: Delivery,
         host: CommandHost,
-        policies: Mapping[str, PlatformPolicy],
+        gate: Gate,
         clock: Clock,
     ) -> None:
         self._lanes = lanes
@@ -57,7 +56,7 @@ class Dispatch:
         self._settling = settling
         self._delivery = delivery
         self._host = host
-        self._policies = policies
+        self._gate = gate
         self._clock = clock
         self._held: dict[int, str] = {}
         """Row → session key, of everything that is waiting or at work here."""
@@ -156,9 +155,10 @@ class Dispatch:
             return texts.LEAVE_THE_CONSOLE
         if command is None:
             return texts.unknown_command(asked.name, registry.near(asked.name))
-        policy = self._policies.get(item.record.address.platform)
-        verdict = decide(message_of(item.record), policy.access if policy else None)
+        verdict = self._gate.decide(message_of(item.record))
         shared = is_shared(item.record)
+        if command.admin_only and not verdict.admin:
+            return texts.ADMINS_ONLY
         if command.admin_if_shared and shared and not verdict.admin:
             return texts.ADMIN_ONLY
         call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)

@@ -12,11 +12,11 @@ from agent.mail import InboxItem, OutboxDraft
 from agent.ports import Clock
 from agent.sessions import InterruptedTurn
 from agent.store_ports import Mailbox, SessionStore
-from gateway import texts
+from gateway import __version__, texts
+from gateway.commands import registry
 from gateway.delivery.outbox import Delivery
-from gateway.intake.access import decide
 from gateway.intake.commands import parse_command
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.gate import Gate
 from gateway.intake.records import COMMAND, message_of
 from gateway.lanes.dispatch import Dispatch
 from gateway.turns.runner import TurnRunner
@@ -51,16 +51,16 @@ class RecoveryReport:
 def fate_of(
     turn: InterruptedTurn,
     items: Sequence[InboxItem],
-    policies: Mapping[str, PlatformPolicy],
+    gate: Gate,
     stop_id: int | None,
     now: float,
 ) -> Fate:
     """Decide about one turn (pure). ``stop_id``: the unanswered /stop row that was meant for it."""
     if not items:
         return Fate.NO_MESSAGE
-    if any(_is_off(item, policies) for item in items):
+    if any(_is_off(item, gate) for item in items):
         return Fate.PLATFORM_OFF
-    if not all(_allowed(item, policies) for item in items):
+    if not all(_allowed(item, gate) for item in items):
         return Fate.NOT_ALLOWED
     if stop_id is not None:
         return Fate.STOPPED
@@ -81,7 +81,7 @@ class Recovery:
         turns: TurnRunner,
         dispatch: Dispatch,
         delivery: Delivery,
-        policies: Mapping[str, PlatformPolicy],
+        gate: Gate,
         clock: Clock,
     ) -> None:
         self._sessions = sessions
@@ -89,7 +89,7 @@ class Recovery:
         self._turns = turns
         self._dispatch = dispatch
         self._delivery = delivery
-        self._policies = policies
+        self._gate = gate
         self._clock = clock
 
     async def run(self) -> RecoveryReport:
@@ -97,7 +97,12 @@ class Recovery:
         interrupted = await self._sessions.recover_turns()
         owed = await self._delivery.start()
         waiting = await self._mailbox.open_inbox()
-        stops = _stops(waiting, self._policies)
+        cut_off = await self._mailbox.inbox_items(
+            [n for turn in interrupted for n in turn.inbox_ids]
+        )
+        addresses = [item.record.address for item in (*waiting, *cut_off)]
+        await self._gate.learn_all((a.platform, a.bot_id) for a in addresses)
+        stops = _stops(waiting, self._gate)
         settled: set[int] = set()
         resumed = 0
         for turn in interrupted:
@@ -107,7 +112,7 @@ class Recovery:
             stop_id = next((n for n in asked if n > newest), None)
             # What an older one was meant for is over: it must not hit the turn that came after it.
             settled.update(n for n in asked if n < newest)
-            fate = fate_of(turn, items, self._policies, stop_id, self._clock.now())
+            fate = fate_of(turn, items, self._gate, stop_id, self._clock.now())
             log.info("interrupted turn", extra={"turn_id": turn.ticket.turn_id, "fate": fate.value})
             if fate is Fate.RESUME:
                 self._dispatch.resume(turn, items[-1])
@@ -119,16 +124,21 @@ class Recovery:
                 settled.add(stop_id)
         refused = left = 0
         for item in waiting:
-            if _is_off(item, self._policies):
+            if _is_off(item, self._gate):
                 left += 1
-            elif not _allowed(item, self._policies):
+            elif not _allowed(item, self._gate):
                 refused += 1
                 await self._mailbox.answer_inbox([item.id])
+            elif _is_command(item, "restart") and self._gate.decide(message_of(item.record)).admin:
+                # This start is what it asks for: whatever brought it here, it can not go round.
+                await self._mailbox.await_restart(item.id)
             elif item.id in settled:
                 draft = OutboxDraft(item.record.address, texts.STOPPED, "command")
                 self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
             else:
                 self._dispatch.submit(item)
+        news = texts.restarted(__version__, resumed)
+        self._delivery.hand_over(await self._mailbox.say_restarted(news))
         report = RecoveryReport(
             owed, resumed, len(interrupted) - resumed, len(waiting) - refused - left, refused
         )
@@ -154,29 +164,27 @@ class Recovery:
             )
 
 
-def _allowed(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
-    policy = policies.get(item.record.address.platform)
-    return decide(message_of(item.record), policy.access if policy else None).allowed
+def _allowed(item: InboxItem, gate: Gate) -> bool:
+    return gate.decide(message_of(item.record)).allowed
 
 
-def _is_off(item: InboxItem, policies: Mapping[str, PlatformPolicy]) -> bool:
+def _is_off(item: InboxItem, gate: Gate) -> bool:
     """A platform that is switched off keeps what it brought, until it is back."""
-    return item.record.address.platform not in policies
+    return gate.policy(item.record.address.platform) is None
 
 
-def _stops(
-    waiting: Sequence[InboxItem], policies: Mapping[str, PlatformPolicy]
-) -> Mapping[str, Sequence[int]]:
+def _stops(waiting: Sequence[InboxItem], gate: Gate) -> Mapping[str, Sequence[int]]:
     """The unanswered /stop rows by session key, oldest first."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for item in waiting:
-        if _is_stop(item) and _allowed(item, policies):
+        if _is_command(item, "stop") and _allowed(item, gate):
             found[item.record.session_key].append(item.id)
     return found
 
 
-def _is_stop(item: InboxItem) -> bool:
+def _is_command(item: InboxItem, name: str) -> bool:
     if item.record.kind != COMMAND:
         return False
-    command = parse_command(item.record.text)
-    return command is not None and command.name == "stop"
+    asked = parse_command(item.record.text)
+    command = registry.find(asked.name) if asked is not None else None
+    return command is not None and command.name == name

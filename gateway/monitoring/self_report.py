@@ -12,7 +12,7 @@ from agent.prompt_caching import CacheTtl, cache_line, cache_marks, ttl_for
 from agent.spending import FREE_MODELS
 from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import PlatformPolicy
 from gateway.supervisor import Supervisor
 from gateway.windows.book import WindowBook
 from gateway.windows.rules import micro_of

@@ -136,9 +136,18 @@ class TurnRunner:
         self._settings = settings or TurnSettings()
 
     async def run(self, item: InboxItem, stop: StopSignal) -> None:
-        """Answer one inbox row."""
+        """Answer one inbox row, as it is by now: it may have been edited, or its chat has moved."""
+        item = await self._as_it_waits(item)
         opening = self._opening(item)
         await self._begin(item, stop, lambda: self._sessions.begin_turn(opening))
+
+    async def _as_it_waits(self, item: InboxItem) -> InboxItem:
+        try:
+            rows = await self._mailbox.inbox_items([item.id])
+        except StoreError:  # beginning will wait for the store, and say so
+            log.warning("row was not read again", extra={"inbox_id": item.id}, exc_info=True)
+            return item
+        return rows[0] if rows else item
 
     async def retry(self, item: InboxItem, stop: StopSignal) -> None:
         """Take the last turn back and ask its message again; this row is the new turn's own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -37,7 +38,9 @@ from gateway.daemon import Daemon, Parts
 from gateway.delivery.outbox import Delivery, DeliverySettings
 from gateway.exchange import TakeIn
 from gateway.hygiene import HygieneNet
+from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
+from gateway.intake.pairing import PairingDesk
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
@@ -49,6 +52,7 @@ from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform
+from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.turns.ahead import AheadDesk
@@ -219,6 +223,8 @@ def assemble(
     factory.micro_may_spend = accounts.may_prepare
     micro = MicroDesk(compactors, clock)
     policies = build_policies(config, {*platforms, CONSOLE})
+    gate = Gate(policies, store, store)
+    restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
     turns = TurnRunner(
         sessions=store,
         lineages=store,
@@ -247,9 +253,18 @@ def assemble(
         settling=Settling(store, store, delivery, clock),
         delivery=delivery,
         host=CommandHost(
-            store, store, store, compactors, prefix_for, report, lanes.waiting, lanes.busy, accounts
+            store,
+            store,
+            store,
+            compactors,
+            prefix_for,
+            report,
+            lanes.waiting,
+            lanes.busy,
+            accounts,
+            restarts=restarts,
         ),
-        policies=policies,
+        gate=gate,
         clock=clock,
     )
     console = ConsolePlatform(
@@ -262,7 +277,8 @@ def assemble(
     serving[CONSOLE] = console
     intake = GatewayIntake(
         mailbox=store,
-        policies=policies,
+        gate=gate,
+        pairing=PairingDesk(gate, store, delivery.say_once, clock),
         dispatcher=dispatch,
         hand_over=delivery.hand_over,
         clock=clock,
@@ -303,7 +319,7 @@ def assemble(
                 turns=turns,
                 dispatch=dispatch,
                 delivery=delivery,
-                policies=policies,
+                gate=gate,
                 clock=clock,
             ),
             control_path=socket_path(config.gateway.control_socket, around.home.path, around.env),
@@ -323,6 +339,7 @@ def assemble(
             warm_up=partial(_warm_up, model, book, compactors),
             details=report.details,
             take_in=take_in,
+            restarts=restarts,
         )
     )
 

@@ -7,8 +7,7 @@ from agent.ports import Clock
 from agent.store_ports import Store
 from gateway.config.environment import Secrets, missing_tokens
 from gateway.config.models import Config
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.console.convert import USER_ID
 from gateway.platforms.contract import Platform
@@ -92,6 +91,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=telegram.require_mention,
             group_sessions_per_user=telegram.group_sessions_per_user,
+            pairing=telegram.pairing,
         ),
         "discord": PlatformPolicy(
             AccessRules(
@@ -102,6 +102,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=discord.require_mention,
             group_sessions_per_user=discord.group_sessions_per_user,
+            pairing=discord.pairing,
         ),
         # Whoever can write to the process's input, or to its socket, owns the server.
         CONSOLE: PlatformPolicy(

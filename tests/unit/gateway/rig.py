@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,11 +28,14 @@ from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.accounts import Accounts
 from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery, DeliverySettings
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import GatewayIntake, IntakeLimits, PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
+from gateway.intake.gate import Gate
+from gateway.intake.intake import GatewayIntake, IntakeLimits
+from gateway.intake.pairing import PairingDesk
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
+from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
@@ -217,6 +221,15 @@ class Rig:
             settings=DeliverySettings(),
             jitter=lambda: 0.5,
         )
+        self.gate = Gate(self.policies, self.store, self.store)
+        self.codes = itertools.count(1)
+        self.pairing = PairingDesk(
+            self.gate,
+            self.store,
+            self.delivery.say_once,
+            self.clock,
+            draw=lambda: f"CODE{next(self.codes):04}".replace("0", "Z"),
+        )
         self.lanes = Lanes(self.clock)
         self.accounts = Accounts(
             self.store,
@@ -227,6 +240,7 @@ class Rig:
         )
         if self.compactors is None:
             self.compactors = CompactorCache(lambda _: self.compactor)
+        self.restarts = RestartDesk(self.store, possible=True)
         self.turns = TurnRunner(
             sessions=self.store,
             lineages=self.store,
@@ -254,13 +268,15 @@ class Rig:
                 waiting=self.lanes.waiting,
                 busy=self.lanes.busy,
                 accounts=self.accounts,
+                restarts=self.restarts,
             ),
-            policies=self.policies,
+            gate=self.gate,
             clock=self.clock,
         )
         self.intake = GatewayIntake(
             mailbox=self.store,
-            policies=self.policies,
+            gate=self.gate,
+            pairing=self.pairing,
             dispatcher=self.dispatch,
             hand_over=self.delivery.hand_over,
             clock=self.clock,
@@ -272,7 +288,7 @@ class Rig:
             turns=self.turns,
             dispatch=self.dispatch,
             delivery=self.delivery,
-            policies=self.policies,
+            gate=self.gate,
             clock=self.clock,
         )
 

@@ -14,8 +14,7 @@ from agent.errors import StoreUnavailable
 from agent.ledger import LedgerScope, RequestEntry
 from agent.ports import Usage
 from gateway.accounts import Accounts
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig, said

@@ -13,8 +13,7 @@ from agent.composition import fill
 from gateway import texts
 from gateway.commands import context, registry
 from gateway.commands.compression_text import aborted_text
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound
 from tests.unit.gateway.rig import Rig

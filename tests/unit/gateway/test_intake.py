@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from agent.errors import StoreUnavailable
 from agent.mail import Cursor
 from gateway import texts
-from gateway.intake.access import AccessRules
+from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.commands import parse_command
-from gateway.intake.intake import IntakeLimits, PlatformPolicy
+from gateway.intake.intake import IntakeLimits
 from gateway.intake.keys import key_for
 from gateway.intake.records import message_of, record_of
 from tests.fakes.clock import FakeClock

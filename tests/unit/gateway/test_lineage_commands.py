@@ -19,8 +19,8 @@ from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.lineage import hold_limit
 from gateway.commands.listings import Listings
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import IntakeLimits, PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
+from gateway.intake.intake import IntakeLimits
 from gateway.intake.keys import key_for
 from storage.memory import MemoryStore
 from storage.sqlite import open_store

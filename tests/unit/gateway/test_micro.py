@@ -20,8 +20,7 @@ from agent.messages import text_of
 from agent.sessions import LoadedSession, TurnTicket
 from gateway import texts
 from gateway.config.models import Compression, Config, unavailable
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.monitoring.self_report import SelfReport
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.micro import MicroDesk

@@ -10,8 +10,7 @@ import pytest
 
 from agent.messages import Draft
 from gateway import texts
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.lanes.recovery import RESUME_WITHIN_SECONDS
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound

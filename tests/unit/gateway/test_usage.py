@@ -10,8 +10,7 @@ from agent.spending import Bill, Day, day_at
 from gateway.accounts import Statement
 from gateway.cli.usage import DayLines, as_json, as_text
 from gateway.commands.usage_text import MOST_PEOPLE, UsageReport, bill_text, people, usage_text
-from gateway.intake.access import AccessRules
-from gateway.intake.intake import PlatformPolicy
+from gateway.intake.access import AccessRules, PlatformPolicy
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig

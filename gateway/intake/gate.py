@@ -1,0 +1,82 @@
+"""Owns who may talk at this moment: the configured rules, and what the store has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agent.pairings import Pairings
+from agent.store_ports import Mailbox
+from gateway.intake.access import Learned, PlatformPolicy, Verdict, allows_chat, decide
+from gateway.platforms.contract import InboundMessage
+
+Bot = tuple[str, str]
+"""Platform and bot."""
+
+
+class Gate:
+    """Every entry point asks it.
+
+    What the store has learned of a bot is read before its first message is decided, and again
+    after each change. Until the new reading is there, the old one holds.
+    """
+
+    def __init__(
+        self, policies: Mapping[str, PlatformPolicy], mailbox: Mailbox, pairings: Pairings
+    ) -> None:
+        self._policies = policies
+        self._mailbox = mailbox
+        self._pairings = pairings
+        self._moved: dict[Bot, dict[str, str]] = {}
+        self._paired: dict[str, frozenset[str]] = {}
+        self._changes = 0
+        self._read_at: dict[Bot, int] = {}
+        """As of which change each bot was read."""
+
+    def policy(self, platform: str) -> PlatformPolicy | None:
+        """Of a platform that is on; None: it is off."""
+        return self._policies.get(platform)
+
+    async def learn(self, platform: str, bot_id: str) -> None:
+        """To be awaited before anything of this bot is decided; reads only what is not known.
+
+        Raises:
+            StoreUnavailable: nobody knows; ask again.
+        """
+        bot = (platform, bot_id)
+        while self._read_at.get(bot) != self._changes:
+            before = self._changes
+            moved = await self._mailbox.moved_chats(platform, bot_id)
+            paired = frozenset(
+                person.user_id
+                for person in (await self._pairings.pairings()).paired
+                if person.platform == platform
+            )
+            if before == self._changes:  # or else it is older than what has happened meanwhile
+                self._moved[bot], self._paired[platform] = moved, paired
+                self._read_at[bot] = before
+
+    async def learn_all(self, bots: Iterable[Bot]) -> None:
+        """The same for several."""
+        for bot in set(bots):
+            await self.learn(*bot)
+
+    def changed(self) -> None:
+        """Somebody was let in or shut out, or a chat has moved: what is known is old."""
+        self._changes += 1
+
+    def decide(self, message: InboundMessage) -> Verdict:
+        """May this sender talk to the bot here?"""
+        policy = self.policy(message.platform)
+        if policy is None:
+            return decide(message, None)
+        learned = Learned(
+            self._paired.get(message.platform, frozenset()) if policy.pairing else frozenset(),
+            self._moved.get((message.platform, message.bot_id), {}),
+        )
+        return decide(message, policy.access, learned)
+
+    def allows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
+        """Is everybody in this chat allowed?"""
+        policy = self.policy(platform)
+        moved = self._moved.get((platform, bot_id), {})
+        return policy is not None and allows_chat(chat_id, policy.access, moved)
