@@ -27,6 +27,7 @@ from gateway.monitoring.http import Facts, HttpFace
 from gateway.monitoring.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform, PlatformState
+from gateway.restarting import RestartDesk
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.tasks import TaskOwner, spawn, wait_all
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 CLEAN = 0
 NO_PLATFORM = 78
+RESTART_WANTED = 75
 SETTLE_SECONDS = 20.0
 """How long start-up waits for each platform to show how it is, before it says ready anyway."""
 LOOK_SECONDS = 30.0
@@ -88,6 +90,8 @@ class Parts:
     """For ``status``: more about it, as shown text."""
     take_in: TakeIn | None = None
     """Takes conversations in from a file; None: this store can not."""
+    restarts: RestartDesk | None = None
+    """Where somebody may ask for a restart."""
 
 
 class Daemon:
@@ -108,13 +112,15 @@ class Daemon:
         self.ready = False
 
     async def serve(self) -> int:
-        """Until a signal, the end of the last platform, or no hope; gives back the exit code."""
+        """Until a signal, a wish, the end of the last platform, or no hope; gives the exit code."""
         with self._signals():
             try:
                 await self._startup()
-                return await self._main_loop()
+                code = await self._main_loop()
             finally:
                 await self._shutdown()
+            # A stop that came during the way down is the later word.
+            return CLEAN if code == RESTART_WANTED and self._stop.is_set() else code
 
     def status(self) -> dict[str, Any]:
         """What ``posthouse status`` prints."""
@@ -150,7 +156,7 @@ class Daemon:
         await self._control.start()
         self._platforms_task = spawn(parts.supervisor.run(), name="platforms")
         settled = spawn(parts.supervisor.wait_settled(), name="platforms settling")
-        stopping = spawn(self._stop.wait(), name="stop requested")
+        stopping = spawn(self._told_to_end(), name="stop requested")
         timer = spawn(parts.clock.sleep(SETTLE_SECONDS), name="settle timer")
         await asyncio.wait(
             {settled, stopping, timer, self._platforms_task}, return_when=asyncio.FIRST_COMPLETED
@@ -179,17 +185,35 @@ class Daemon:
 
     async def _main_loop(self) -> int:
         assert self._platforms_task is not None
-        stopping = spawn(self._stop.wait(), name="stop requested")
+        stopping = spawn(self._told_to_end(), name="stop requested")
         await asyncio.wait({stopping, self._platforms_task}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if self._stop.is_set():
             return CLEAN
+        if self._restart_wanted:
+            log.info("restarting")
+            return RESTART_WANTED
         self._platforms_task.result()  # a crash of the supervisor itself is ours
         # A console that came to its end does not make up for a platform that could not run.
         if self._parts.supervisor.failed:
             log.error("no platform can run; see the reasons above")
             return NO_PLATFORM
         return CLEAN
+
+    async def _told_to_end(self) -> None:
+        """By a signal, or by somebody who wants a restart."""
+        wishes: list[asyncio.Task[Any]] = [spawn(self._stop.wait(), name="signal")]
+        if self._parts.restarts is not None:
+            wishes.append(spawn(self._parts.restarts.wait(), name="restart wanted"))
+        try:
+            await asyncio.wait(wishes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wish in wishes:
+                wish.cancel()
+
+    @property
+    def _restart_wanted(self) -> bool:
+        return self._parts.restarts is not None and self._parts.restarts.wanted
 
     async def _shutdown(self) -> None:
         parts = self._parts

@@ -16,6 +16,7 @@ from agent.sessions import LoadedSession, SessionPrefix
 from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
+from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 
 
@@ -75,6 +76,8 @@ class CommandHost:
     busy: Callable[[str], bool]
     accounts: Accounts
     listings: Listings = field(default_factory=Listings)
+    restarts: RestartDesk | None = None
+    """None: there is no process of its own that could be started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,9 @@ class AskAgain:
 
 Answer = str | Settled | AskAgain
 Place = Literal["at once", "in order"]
-Group = Literal["Talking", "This conversation", "Going back", "Other conversations", "About me"]
+Group = Literal[
+    "Talking", "This conversation", "Going back", "Other conversations", "About me", "For admins"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,8 @@ class Command:
     usage: str = ""
     stoppable: bool = True
     """False: done in a moment, and half done it could not be told from done."""
+    admin_only: bool = False
+    """For admins, also where one person talks alone; others are not even told of it."""
 
 
 async def tip(host: CommandHost, call: Call) -> LoadedSession | None:

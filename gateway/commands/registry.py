@@ -6,7 +6,16 @@ import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
-from gateway.commands import context, conversations, going_back, lineage, micro, talk, usage
+from gateway.commands import (
+    context,
+    conversations,
+    going_back,
+    lineage,
+    micro,
+    restart,
+    talk,
+    usage,
+)
 from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 
@@ -14,9 +23,15 @@ async def help_text(host: CommandHost, call: Call) -> str:
     """The list of commands, by what they are about."""
     blocks = ["Just write to me. I also know:"]
     for group in get_args(Group):
-        commands = [c for c in COMMANDS.values() if c.group == group]
-        blocks.append("\n".join([f"{group}:", *map(_line, commands)]))
+        commands = [c for c in COMMANDS.values() if c.group == group and may_see(c, call)]
+        if commands:
+            blocks.append("\n".join([f"{group}:", *map(_line, commands)]))
     return "\n\n".join(blocks)
+
+
+def may_see(command: Command, call: Call) -> bool:
+    """Is this one for whoever asks?"""
+    return call.admin or not command.admin_only
 
 
 def _line(command: Command) -> str:
@@ -71,6 +86,8 @@ COMMANDS: Mapping[str, Command] = {
         Command("whoami", "your id here", talk.whoami, "About me"),
         Command("usage", "what your messages took, and what it cost", usage.usage, "About me"),
         Command("help", "this list", help_text, "About me"),
+        Command("restart", "start me again; what I am working on goes on afterwards",
+                restart.restart, "For admins", admin_only=True, stoppable=False),
     )
 }  # fmt: skip
 ALIASES: Mapping[str, str] = {

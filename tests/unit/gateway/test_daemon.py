@@ -74,6 +74,7 @@ def daemon(rig: Rig, home: Path, platforms: list[Any], model: Any, **more: Any) 
             manager=ServiceManager({}),
             clock=rig.clock,
             drain_seconds=Config().gateway.drain_seconds,
+            restarts=rig.restarts,
             **more,
         )
     )

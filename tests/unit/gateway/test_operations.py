@@ -27,6 +27,7 @@ from gateway.cli.output import plain
 from gateway.cli.run import LogLevel, quiet_level
 from gateway.config.models import Config
 from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
+from gateway.daemon import RESTART_WANTED
 from gateway.logs import about, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
 from gateway.platforms.contract import SendRefused
@@ -251,6 +252,13 @@ class TestUnit:
         assert set(codes) == {str(exits.HOME_IN_USE), str(exits.BAD_CONFIG)}
         assert self.value("Restart") == "on-failure"
         assert int(self.value("StartLimitBurst")) > 0
+
+    def test_a_restart_that_was_asked_for_is_one(self) -> None:
+        forced = self.value("RestartForceExitStatus").split()
+        assert forced == [str(exits.RESTART_WANTED)] == [str(RESTART_WANTED)]
+        # An admin who tries settings out asks for some; the limit counts them as it does crashes.
+        assert int(self.value("StartLimitBurst")) >= 20
+        assert float(self.value("RestartSec")) <= 2
 
     def test_type_and_state(self) -> None:
         assert self.value("Type") == "notify"
