@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from agent.attachments import StoredFile
 from agent.exchange.records import Portable, TakenIn
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
@@ -51,6 +52,7 @@ from agent.sessions import (
 from agent.simulation.recording import RowSize
 from agent.store_ports import Appended
 from storage import (
+    attachment_rows,
     changes,
     exchange,
     ledger,
@@ -429,6 +431,15 @@ class SqlStore(SqlArchive):
         await self._writing.write(mailbox.set_cursor, cursor)
 
     # files
+
+    async def enter_file(self, file: StoredFile) -> StoredFile:
+        return await self._writing.write(attachment_rows.enter_file, file)
+
+    async def file_row(self, name: str) -> StoredFile | None:
+        return await self._quick.read(attachment_rows.file_row, name)
+
+    async def known_files(self, names: Collection[str]) -> set[str]:
+        return await self._reading.read(attachment_rows.known_files, names)
 
     async def take_in(self, portables: Sequence[Portable]) -> list[TakenIn]:
         return await self._writing.write_alone(exchange.take_in, tuple(portables))
