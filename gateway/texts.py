@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 NOTHING_TO_READ = (
     "I could not find any text in that message. I can only read text so far; please write it out."
@@ -141,6 +142,23 @@ def pairing_code(code: str, valid_seconds: float) -> str:
         f"should be let in, ask the operator to run `posthouse pair approve {code}` on the "
         f"server within {round(valid_seconds / 60)} minutes, then write again."
     )
+
+
+LeftOut = Literal["large", "much", "many", "gone", "later", "slow", "store"]
+_LEFT_OUT: dict[LeftOut, str] = {
+    "large": "it is too large for me (20 MB is the most)",
+    "much": "that was too much at once; please send it again on its own",
+    "many": "those were too many at once; please send it again on its own",
+    "gone": "it can not be loaded any more; please send it again",
+    "later": "it can not be loaded right now; please send it again later",
+    "slow": "it took too long to load; please send it again",
+    "store": "my storage does not take it right now; please send it again later",
+}
+
+
+def file_left_out(name: str, why: LeftOut) -> str:
+    """A file that came with a message could not be had; ``name`` as it may be shown."""
+    return f"I could not take in “{name}”: {_LEFT_OUT[why]}."
 
 
 def queue_full(limit: int) -> str:

@@ -15,7 +15,15 @@ MAX_QUOTE_CHARS = 1_000
 _SIGNED = "[message from "
 _QUOTED = "[in reply to "
 _FORWARDED = "[forwarded from "
-_OURS = (_SIGNED.rstrip(), _QUOTED.rstrip(), _FORWARDED.rstrip(), SUMMARY_HEADER.casefold())
+ENCLOSED = "[attached "
+"""So begins what is said of a file (`gateway.turns.enclosures`)."""
+_OURS = (
+    _SIGNED.rstrip(),
+    _QUOTED.rstrip(),
+    _FORWARDED.rstrip(),
+    ENCLOSED.rstrip(),
+    SUMMARY_HEADER.casefold(),
+)
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
 

@@ -1,0 +1,365 @@
+"""Owns the files on a turn's messages: fetched, kept, and told to the model.
+
+Runs before the turn begins, so a crash on the way leaves the rows as they were; the same file
+fetched again is kept once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import cast
+
+from agent.attachments import Attachments, StoredFile, picture_part
+from agent.errors import StoreUnavailable
+from agent.mail import InboxItem
+from agent.media.kinds import SHOWN_TYPES, media_type_of
+from agent.media.pictures import PictureMaker, PictureUnfit
+from agent.messages import Content, Draft, Message, Part
+from agent.ports import Clock
+from gateway import texts
+from gateway.intake.records import attachments_of
+from gateway.intake.wording import ENCLOSED, MAX_NAME_CHARS, quoted_name, readable
+from gateway.platforms.contract import (
+    Attachment,
+    FetchRefused,
+    FetchUnavailable,
+    Platform,
+)
+from gateway.tasks import spawn, wait_all
+
+log = logging.getLogger(__name__)
+
+_CONVERTED_TYPES = ("image/bmp",)
+_KINDS = {"image": "picture", "audio": "sound", "video": "video", "file": "file"}
+_MAX_EXTENSION_CHARS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class EnclosureLimits:
+    """What one turn takes in."""
+
+    file_bytes: int = 20 * 1024 * 1024
+    turn_bytes: int = 60 * 1024 * 1024
+    """Of all its files together, in the order of their messages."""
+    files: int = 50
+    seconds: float = 90.0
+    """For all of them; what is not there by then is left out."""
+    at_once: int = 3
+    at_once_of_all: int = 6
+    """Of all turns together: each may hold a whole file in memory."""
+    pauses_seconds: tuple[float, ...] = (1.0, 4.0)
+    """Before a file is tried again that can not be had just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """What hangs on the messages of a turn, as the model shall see it."""
+
+    parts: tuple[Part, ...] = ()
+    notices: tuple[str, ...] = ()
+    """For the person, where something could not be had."""
+
+    def on(self, draft: Draft) -> Draft:
+        """The message with its files; the same object if there are none."""
+        if not self.parts:
+            return draft
+        message = cast(
+            Message, {**draft.message, "content": _joined(draft.message["content"], self.parts)}
+        )
+        wire = draft.wire_content
+        return replace(
+            draft,
+            message=message,
+            wire_content=None if wire is None else _joined(wire, self.parts),
+        )
+
+
+NOTHING = Enclosed()
+
+
+def has_enclosures(items: Sequence[InboxItem]) -> bool:
+    """Is there anything to take at all?"""
+    return any(item.record.payload.get("attachments") for item in items)
+
+
+class Enclosures:
+    """Takes in the files of messages; one for the daemon."""
+
+    def __init__(
+        self,
+        platforms: Mapping[str, Platform],
+        attachments: Attachments,
+        clock: Clock,
+        *,
+        pictures: PictureMaker | None = None,
+        limits: EnclosureLimits | None = None,
+    ) -> None:
+        """``platforms``: by name; looked at when a file is fetched."""
+        self._platforms = platforms
+        self._attachments = attachments
+        self._clock = clock
+        self._pictures = pictures or PictureMaker()
+        self._limits = limits or EnclosureLimits()
+        self._slots = asyncio.Semaphore(self._limits.at_once_of_all)
+
+    async def take(self, items: Sequence[InboxItem]) -> Enclosed:
+        """Fetch and keep every file on these messages, and say what came of each.
+
+        Never raises for a file: where one can not be had, a line says so. Cancelled, it ends at
+        once; what was kept by then is found again the next time.
+        """
+        wanted = [
+            (item, attachment) for item in items for attachment in attachments_of(item.record)
+        ]
+        if not wanted:
+            return NOTHING
+        budget = _Budget(self._limits.turn_bytes)
+        own_slots = asyncio.Semaphore(self._limits.at_once)
+        deadline = self._clock.monotonic() + self._limits.seconds
+        tasks = [
+            spawn(
+                self._one(item, attachment, number, budget, own_slots, deadline),
+                name=f"attachment {number} of inbox row {item.id}",
+            )
+            for number, (item, attachment) in enumerate(wanted)
+        ]
+        try:
+            await wait_all(tasks, self._clock, self._limits.seconds)
+        finally:
+            for task in tasks:
+                task.cancel()
+        taken = [
+            _outcome(task, attachment) for task, (_, attachment) in zip(tasks, wanted, strict=True)
+        ]
+        missing = [each.why for each in taken if each.why]
+        log.info(
+            "files taken in",
+            extra={
+                "files": len(taken),
+                "left_out": len(missing),
+                "bytes": sum(each.size_bytes for each in taken),
+            },
+        )
+        notices = [
+            _notice(attachment, each) for (_, attachment), each in zip(wanted, taken, strict=True)
+        ]
+        return Enclosed(
+            tuple(part for each in taken for part in each.parts),
+            tuple(dict.fromkeys(notice for notice in notices if notice)),
+        )
+
+    async def _one(
+        self,
+        item: InboxItem,
+        attachment: Attachment,
+        number: int,
+        budget: _Budget,
+        own_slots: asyncio.Semaphore,
+        deadline: float,
+    ) -> _Taken:
+        limit = self._limits.file_bytes
+        if number >= self._limits.files:
+            return _left_out(attachment, f"more than {self._limits.files} files at once", "many")
+        if attachment.size_bytes is not None and attachment.size_bytes > limit:
+            return _left_out(attachment, f"larger than {shown_size(limit)}", "large")
+        async with own_slots, self._slots:
+            # What it says of its size is only believed where that is to its own cost.
+            room = budget.take(min(limit, attachment.size_bytes or limit))
+            if room is None:
+                return _left_out(attachment, "too much at once", "much")
+            try:
+                data = await self._fetched(item, attachment, limit, deadline)
+            except FetchRefused as error:
+                budget.give_back(room)
+                return _left_out(attachment, f"not to be had: {_plain(str(error))}", "gone")
+            except FetchUnavailable as error:
+                budget.give_back(room)
+                return _left_out(attachment, f"not to be had now: {_plain(str(error))}", "later")
+            budget.settle(room, len(data))
+            try:
+                return await self._kept(item, attachment, data, deadline)
+            except StoreUnavailable:
+                log.warning("a file could not be kept", exc_info=True)
+                return _left_out(attachment, "it could not be stored", "store")
+
+    async def _fetched(
+        self, item: InboxItem, attachment: Attachment, limit: int, deadline: float
+    ) -> bytes:
+        platform = self._platforms.get(item.record.address.platform)
+        if platform is None:
+            raise FetchUnavailable("its platform is not connected")
+        pauses = iter(self._limits.pauses_seconds)
+        while True:
+            try:
+                data = await platform.fetch(attachment, limit)
+            except FetchUnavailable:
+                pause = next(pauses, None)
+                if pause is None or self._clock.monotonic() + pause >= deadline:
+                    raise
+                await self._clock.sleep(pause)
+                continue
+            if len(data) > limit:
+                raise FetchRefused(f"it is larger than {shown_size(limit)}")
+            return data
+
+    async def _kept(
+        self, item: InboxItem, attachment: Attachment, data: bytes, deadline: float
+    ) -> _Taken:
+        media_type = media_type_of(data)
+        original = await self._keep(data, item, attachment, media_type, deadline)
+        if media_type not in SHOWN_TYPES + _CONVERTED_TYPES:
+            return _Taken((_text(_line(attachment, original)),), len(data))
+        try:
+            shown = await self._pictures.fit(data)
+        except PictureUnfit as error:
+            line = _line(attachment, original, f"can not be shown: {error}")
+            return _Taken((_text(line),), len(data))
+        copy = original
+        if shown.data is not data:
+            copy = await self._keep(shown.data, item, attachment, shown.media_type, deadline)
+        line = _line(attachment, original, f"{shown.original_width} x {shown.original_height}")
+        return _Taken((_text(line), picture_part(copy.name, copy.size_bytes)), len(data))
+
+    async def _keep(
+        self,
+        data: bytes,
+        item: InboxItem,
+        attachment: Attachment,
+        media_type: str,
+        deadline: float,
+    ) -> StoredFile:
+        name = safe_file_name(attachment.file_name)
+        pauses = iter(self._limits.pauses_seconds)
+        while True:
+            try:
+                return await self._attachments.keep(
+                    data, owner=item.record.owner, file_name=name, media_type=media_type
+                )
+            except StoreUnavailable:
+                pause = next(pauses, None)
+                if pause is None or self._clock.monotonic() + pause >= deadline:
+                    raise
+                await self._clock.sleep(pause)
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What a turn may still take in, in bytes."""
+
+    left: int
+
+    def take(self, wanted: int) -> int | None:
+        if wanted > self.left:
+            return None
+        self.left -= wanted
+        return wanted
+
+    def give_back(self, taken: int) -> None:
+        self.left += taken
+
+    def settle(self, taken: int, used: int) -> None:
+        self.left += taken - used
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What became of one file."""
+
+    parts: tuple[Part, ...]
+    size_bytes: int = 0
+    why: texts.LeftOut | None = None
+    """Why it was left out, for the person; None: it was not."""
+
+
+def _outcome(task: asyncio.Task[_Taken], attachment: Attachment) -> _Taken:
+    if not task.done() or task.cancelled():
+        return _left_out(attachment, "it took too long to load", "slow")
+    if task.exception() is not None:  # logged by its owner
+        return _left_out(attachment, "something went wrong while it was loaded", "later")
+    return task.result()
+
+
+def _left_out(attachment: Attachment, why: str, reason: texts.LeftOut) -> _Taken:
+    return _Taken((_text(_line(attachment, None, f"left out, {why}")),), 0, reason)
+
+
+def _notice(attachment: Attachment, taken: _Taken) -> str:
+    if taken.why is None:
+        return ""
+    name = safe_file_name(attachment.file_name)
+    return texts.file_left_out(name or _what(attachment), taken.why)
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def _line(attachment: Attachment, stored: StoredFile | None, remark: str = "") -> str:
+    """What the model reads of a file. Nobody can write one: `gateway.intake.wording`."""
+    name = safe_file_name(attachment.file_name)
+    told = [f"{_what(attachment)} {quoted_name(name)}" if name else _what(attachment)]
+    size = attachment.size_bytes if stored is None else stored.size_bytes
+    if size is not None and size >= 0:
+        told.append(shown_size(size))
+    if stored is not None:
+        told.append(stored.media_type)
+    if remark:
+        told.append(remark)
+    end = f": attachment {stored.name}" if stored is not None else ""
+    return f"{ENCLOSED}{', '.join(told)}{end}]"
+
+
+def _what(attachment: Attachment) -> str:
+    label = " ".join("".join(ch if ch.isalpha() else " " for ch in attachment.label).split())
+    return label[:MAX_NAME_CHARS] or _KINDS.get(attachment.kind, "file")
+
+
+def _plain(text: str) -> str:
+    """A platform's words on one line, without what could end ours."""
+    shown = " ".join(readable(text).replace("[", "(").replace("]", ")").split())
+    return shown[:200] or "no reason was given"
+
+
+def safe_file_name(name: str) -> str:
+    """A sender's name for a file, on one line, without folders, short; "": it says nothing.
+
+    Only ever shown: no file is kept under it.
+    """
+    visible = "".join(ch if ch.isprintable() else " " for ch in readable(name))
+    base = " ".join(visible.replace("\\", "/").split("/")[-1].split()).strip(". ")
+    extension = PurePosixPath(base).suffix
+    if len(base) <= MAX_NAME_CHARS or len(extension) > _MAX_EXTENSION_CHARS:
+        return base[:MAX_NAME_CHARS].rstrip()
+    return f"{base[: MAX_NAME_CHARS - len(extension) - 1].rstrip()}…{extension}"
+
+
+def shown_size(size_bytes: int) -> str:
+    """A size in words: 0 bytes, 812 bytes, 12 kB, 3.4 MB."""
+    if size_bytes < 1000:
+        return f"{size_bytes} bytes"
+    if size_bytes < 1_000_000:
+        return f"{round(size_bytes / 1000)} kB"
+    return f"{size_bytes / 1_000_000:.1f} MB"
+
+
+def _text(text: str) -> Part:
+    return {"type": "text", "text": text}
+
+
+def _joined(content: Content, parts: Sequence[Part]) -> Content:
+    """Content with parts behind it: texts side by side as one, plain text if there is no picture."""
+    before = [_text(content)] if isinstance(content, str) else list(content or ())
+    joined: list[Part] = []
+    for part in (*before, *parts):
+        if part["type"] == "text" and not part["text"].strip():
+            continue
+        if joined and joined[-1]["type"] == part["type"] == "text":
+            joined[-1] = _text(f"{joined[-1]['text']}\n{part['text']}")
+        else:
+            joined.append(part)
+    if all(part["type"] == "text" for part in joined):
+        return "".join(part["text"] for part in joined)
+    return joined
