@@ -9,6 +9,13 @@ NOTHING_TO_READ = (
     "I could not find any text in that message. I can only read text so far; please write it out."
 )
 STOPPED = "Stopped."
+SECOND_POLLER = (
+    "another program polls with this bot's token; end it, or give one of the two its own bot"
+)
+WEBHOOK_REMOVED = (
+    "a webhook was set for this bot and stood in the way of polling; removed (if it comes back, "
+    "another program uses this bot's token)"
+)
 NOTHING_RUNNING = "Nothing is running right now."
 NEW_CONVERSATION = "A new conversation starts here. The old one is kept."
 NEW_CONVERSATION_ALONE = (

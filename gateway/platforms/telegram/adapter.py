@@ -37,7 +37,7 @@ from gateway.platforms.telegram.client import (
 )
 from gateway.platforms.telegram.convert import PLATFORM, convert
 from gateway.platforms.telegram.incoming import Incoming
-from gateway.platforms.telegram.polling import PollLoop
+from gateway.platforms.telegram.polling import PollLoop, PollTimes
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,15 @@ class TelegramPlatform:
         me = await client.me(self._last_sent)
         self._bot_id = str(me.id)
         loop = PollLoop(
-            client.updates,
+            client,
             Incoming(lambda update: convert(update, me), self._bot_id, intake, report, self._clock),
             report,
             self._clock,
-            stuck_after_seconds=2 * self._settings.poll_timeout_seconds
-            + self._settings.poll_grace_seconds,
+            PollTimes(
+                self._settings.poll_timeout_seconds,
+                self._settings.poll_grace_seconds,
+                self._settings.conflict_quiet_seconds,
+            ),
         )
         await loop.run()
 

@@ -25,6 +25,7 @@ from gateway.platforms.contract import (
 from gateway.platforms.telegram.convert import Me
 from gateway.platforms.telegram.files import FileServer
 from gateway.platforms.telegram.polling import PollConflict, PollFailed
+from gateway.tasks import spawn
 
 if TYPE_CHECKING:
     from telegram.request import HTTPXRequest
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _DEFAULT_FLOOD_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
 _TOKEN_FORM = re.compile(r"[^\s/?#%]+")
 """Only what would break the address; whether the token is right, the server says."""
 
@@ -44,9 +46,11 @@ class TelegramSettings:
     token: str = field(repr=False)
     base_url: str = "https://api.telegram.org/bot"
     base_file_url: str = "https://api.telegram.org/file/bot"
-    poll_timeout_seconds: int = 30
+    poll_timeout_seconds: int = 20
     poll_grace_seconds: float = 15.0
-    """Beyond twice the poll timeout; a poll that takes longer is stuck."""
+    """Beyond the poll's own timeout; a poll that takes longer is stuck."""
+    conflict_quiet_seconds: float = 60.0
+    """Without a conflict for so long, nobody else polls any more."""
     connect_timeout_seconds: float = 10.0
     send_timeout_seconds: float = 20.0
     """Waiting for an answer to a request."""
@@ -88,12 +92,11 @@ class TelegramClient:
         self._poll_timeout_seconds = settings.poll_timeout_seconds
         self._request_seconds = settings.connect_timeout_seconds + 2 * settings.send_timeout_seconds
         self._batches: list[Sequence[Any]] = []
-        self._proven = False
         self._polling = _request(
             settings,
             connections=1,
             # The SDK adds the poll's own timeout to this.
-            read_timeout_seconds=settings.poll_timeout_seconds / 2 + settings.poll_grace_seconds,
+            read_timeout_seconds=settings.poll_grace_seconds,
             batches=self._batches,
         )
         self._sending = _request(
@@ -117,8 +120,9 @@ class TelegramClient:
 
     async def renew_polling(self) -> None:
         """A fresh connection pool: a cancelled or stuck poll may have left the old one unusable."""
-        self._proven = False
-        await self._polling.shutdown()
+        # What can not even be closed is left behind: from its first step on it is not used again.
+        closing = spawn(self._polling.shutdown(), name="old telegram connections")
+        await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
         await self._polling.initialize()
 
     async def close(self) -> None:
@@ -152,12 +156,8 @@ class TelegramClient:
             raise PlatformUnavailable("telegram: no complete answer in time") from exc
         return Me(user.id, user.username or "", last_sent)
 
-    async def updates(self, offset: int | None) -> Sequence[Any]:
-        """One long poll (`polling.Fetch`).
-
-        The first one, and the first one after a failure, does not wait for updates: on a quiet day
-        it would take the whole poll to learn that everything works.
-        """
+    async def updates(self, offset: int | None, *, wait: bool) -> Sequence[Any]:
+        """One poll (`polling.Source`)."""
         from telegram.error import (  # noqa: PLC0415 - see __init__
             Conflict,
             InvalidToken,
@@ -165,24 +165,23 @@ class TelegramClient:
         )
 
         self._batches.clear()
-        wait_seconds, self._proven = (self._poll_timeout_seconds if self._proven else 0), False
         try:
             await self._bot.get_updates(
                 offset=offset,
-                timeout=wait_seconds,
+                timeout=self._poll_timeout_seconds if wait else 0,
                 allowed_updates=["message"],
             )
         except Conflict as exc:
             if "webhook" in str(exc).lower():
                 await self._drop_webhook()
-            raise PollConflict(self._clean(exc)) from self._cause(exc)
+                raise PollConflict(texts.WEBHOOK_REMOVED, healed=True) from self._cause(exc)
+            raise PollConflict(texts.SECOND_POLLER) from self._cause(exc)
         except InvalidToken:
             # May be a passing fault of a proxy: a new start asks who we are, and decides.
             raise PlatformUnavailable("telegram refused the token during a poll") from None
         except TelegramError as exc:
             asked_seconds = getattr(exc, "retry_after_seconds", 0.0)
             raise PollFailed(self._clean(exc), asked_seconds) from self._cause(exc)
-        self._proven = True
         return self._batches.pop() if self._batches else []
 
     async def _drop_webhook(self) -> None:
