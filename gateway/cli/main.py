@@ -57,6 +57,14 @@ def build_parser() -> argparse.ArgumentParser:
     usage.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
     usage.add_argument("--json", action="store_true", help="machine-readable output")
 
+    pair = group("pair", "pairing", "let in people who have got a code from the bot")
+    pair.add_parser("list", parents=[config_file, as_json], help="who asks, and who was let in")
+    approving = pair.add_parser("approve", parents=[config_file], help="let in whose code this is")
+    approving.add_argument("code", metavar="CODE", type=_text)
+    revoking = pair.add_parser("revoke", parents=[config_file], help="take a request or a yes back")
+    revoking.add_argument("platform", metavar="PLATFORM", choices=("telegram", "discord"))
+    revoking.add_argument("user", metavar="USER", type=_text, help="a numeric id")
+
     config = group("config", "config", "check or show the configuration")
     config.add_parser("check", parents=[config_file, as_json], help="say what is wrong, and where")
     config.add_parser("show", parents=[config_file, as_json], help="what holds, secrets hidden")
@@ -143,6 +151,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return exits.MISTYPED
+    if arguments.command == "run" and argv is None:  # this is the process, not a call in another
+        from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
+
+        leave_on_sigterm()
     # Only here, so that `--version` and `--help` load nothing that they do not need.
     from agent import errors  # noqa: PLC0415
 
