@@ -19,6 +19,7 @@ from gateway import __version__
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.delivery.outbox import Delivery
 from gateway.exchange import ImportDesk, TakeIn
+from gateway.intake.pairing_office import PairingOffice
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
@@ -90,6 +91,8 @@ class Parts:
     """For ``status``: more about it, as shown text."""
     take_in: TakeIn | None = None
     """Takes conversations in from a file; None: this store can not."""
+    pairing: PairingOffice | None = None
+    """Lets people in, as the operator says."""
     restarts: RestartDesk | None = None
     """Where somebody may ask for a restart."""
 
@@ -106,6 +109,8 @@ class Daemon:
             desk = ImportDesk(parts.home, parts.take_in)
             desk.tidy()
             handlers["import"] = desk.serve
+        if parts.pairing is not None:
+            handlers["pair"] = parts.pairing.serve
         self._control = ControlServer(parts.control_path, handlers)
         self._platforms_task: asyncio.Task[None] | None = None
         self._ending = False

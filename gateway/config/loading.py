@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from gateway.config.models import Config
 
 PassedThrough = dict[str, Any]
 _Lines = dict[tuple[str | int, ...], int]
+
+_INT = "tag:yaml.org,2002:int"
+_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 
 MAX_FILE_BYTES = 4_000_000
 """A parser in Python takes seconds for this already; no configuration comes near it."""
@@ -105,6 +109,17 @@ def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: _Lines) -> Iterat
     if len(lines) > MAX_VALUES:
         raise _unreadable(f"more than {MAX_VALUES:,} values, with all aliases written out", node)
     lines.setdefault(path, node.start_mark.line + 1)
+    if (
+        isinstance(node, yaml.ScalarNode)
+        and node.tag == _INT
+        and not _DECIMAL.fullmatch(node.value)
+    ):
+        # An id with a zero in front would be read as an octal number: another person's.
+        yield (
+            f"{node.value} is another number in YAML than it looks like; quote it or write it "
+            "without leading zeros, colons or letters",
+            node.start_mark.line + 1,
+        )
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -19,6 +20,16 @@ from pydantic import (
 CacheTtl = Literal["5m", "1h", "auto"]
 
 
+_ID = re.compile(r"-?[1-9][0-9]{0,19}", re.ASCII)
+"""One way to write each number, so that equal ids are equal texts."""
+
+
+def plain_id(text: str) -> str | None:
+    """A numeric id in the one form that counts; None: it is none."""
+    text = text.strip()
+    return text if _ID.fullmatch(text) else None
+
+
 def _ids(value: Any) -> Any:
     """Numeric ids as text; nothing, an empty text and null entries mean nobody."""
     if value is None or value == "":
@@ -30,9 +41,13 @@ def _ids(value: Any) -> Any:
         if item is None or item == "":
             continue
         text = str(item).strip()
-        if isinstance(item, bool) or not (text == "*" or text.lstrip("-").isdecimal()):
-            raise ValueError(f"{item!r} is no numeric id (names change hands, ids do not)")
-        ids.append(text)
+        found = text if text == "*" else plain_id(text)
+        if isinstance(item, bool) or found is None:
+            raise ValueError(
+                f"{item!r} is no numeric id such as 123456789 or -1001234567890 (names change "
+                "hands, ids do not)"
+            )
+        ids.append(found)
     return ids
 
 
@@ -306,8 +321,6 @@ NOT_YET: dict[str, str] = {
     "agent.tools.mcp": "MCP servers",
     "gateway.busy_mode": "other busy modes than queue",
     "telegram.mode": "webhook mode",
-    "telegram.pairing": "pairing",
-    "discord.pairing": "pairing",
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
     "memory.provider": "memory providers",

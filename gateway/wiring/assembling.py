@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from agent.cache_watch import CacheWatch
@@ -41,6 +42,7 @@ from gateway.hygiene import HygieneNet
 from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
 from gateway.intake.pairing import PairingDesk
+from gateway.intake.pairing_office import PairingOffice
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
@@ -69,7 +71,12 @@ from gateway.wiring.models import (
     missing_native,
     tool_result_tokens,
 )
-from gateway.wiring.platforms import build_platforms, build_policies, check_platforms
+from gateway.wiring.platforms import (
+    build_platforms,
+    build_policies,
+    check_platforms,
+    pairing_platforms,
+)
 from gateway.wiring.surroundings import Surroundings
 from storage.files import read_portables
 from storage.sqlite import open_archive, open_store
@@ -108,6 +115,20 @@ async def take_in_file(home: Home, path: Path, owner: str | None) -> list[TakenI
     store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
     try:
         return await _take_in(store, path, owner)
+    finally:
+        await store.close()
+
+
+async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer `posthouse pair` in a home of which no daemon runs; its lock is held.
+
+    Raises:
+        StoreUnavailable: the store can not be opened.
+    """
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    try:
+        office = PairingOffice(store, SystemClock(), pairing_on=pairing_platforms(config))
+        return await office.answer(request)
     finally:
         await store.close()
 
@@ -339,6 +360,9 @@ def assemble(
             warm_up=partial(_warm_up, model, book, compactors),
             details=report.details,
             take_in=take_in,
+            pairing=PairingOffice(
+                store, clock, pairing_on=pairing_platforms(config), changed=gate.changed
+            ),
             restarts=restarts,
         )
     )

@@ -79,6 +79,12 @@ async def build_platforms(
     return platforms
 
 
+def pairing_platforms(config: Config) -> frozenset[str]:
+    """Where a code lets people in."""
+    wanted = {"telegram": config.telegram.pairing, "discord": config.discord.pairing}
+    return frozenset(name for name, on in wanted.items() if on)
+
+
 def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]:
     """Who may talk, for the platforms that are on."""
     telegram, discord = config.telegram, config.discord

@@ -12,6 +12,7 @@ from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
+from tests.contract.pairing_suite import PairingContract
 from tests.contract.prepared_suite import PreparedContract
 from tests.contract.restart_suite import RestartContract
 from tests.contract.store_suite import StoreSuite
@@ -20,7 +21,7 @@ from tests.fakes.store_invariants import check_invariants
 
 
 class TestSqliteStore(
-    StoreSuite, LineageContract, LedgerContract, PreparedContract, RestartContract
+    StoreSuite, LineageContract, LedgerContract, PreparedContract, PairingContract, RestartContract
 ):
     @pytest.fixture
     async def store(
@@ -33,7 +34,7 @@ class TestSqliteStore(
 
 
 class TestMemoryStore(
-    StoreSuite, LineageContract, LedgerContract, PreparedContract, RestartContract
+    StoreSuite, LineageContract, LedgerContract, PreparedContract, PairingContract, RestartContract
 ):
     @pytest.fixture
     def store(self, clock: FakeClock, ids: SequentialIds) -> Store:

@@ -27,6 +27,7 @@ from storage import faultpoint
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
+from tests.contract.pairing_suite import request_of
 from tests.contract.prepared_suite import prepared_of
 from tests.contract.store_suite import (
     CHAT,
@@ -108,6 +109,30 @@ async def discard_prepared(store: Store) -> Act:
     loaded = await talk(store, said("one"), thinking("two"))
     assert await store.save_prepared(prepared_of(loaded))
     return lambda: store.discard_prepared(loaded.session.id)
+
+
+async def ask_pairing(store: Store) -> Act:
+    old = request_of(FakeClock(), "OLDERONE", "111", expires_at=1.0)
+    assert await store.ask_pairing(old)
+    return lambda: store.ask_pairing(request_of(FakeClock(), "ABCDEFGH"))
+
+
+async def approve_pairing(store: Store) -> Act:
+    await store.approve_pairing("WRONGONE")
+    await store.ask_pairing(request_of(FakeClock(), "ABCDEFGH"))
+    return lambda: store.approve_pairing("ABCDEFGH")
+
+
+async def approve_wrong_code(store: Store) -> Act:
+    await store.approve_pairing("WRONGONE")
+    return lambda: store.approve_pairing("WRONGTOO")
+
+
+async def revoke_pairing(store: Store) -> Act:
+    await store.ask_pairing(request_of(FakeClock(), "ABCDEFGH"))
+    await store.approve_pairing("ABCDEFGH")
+    await store.ask_pairing(request_of(FakeClock(), "HGFEDCBA"))
+    return lambda: store.revoke_pairing("telegram", "222")
 
 
 async def rewrite(store: Store) -> Act:
@@ -276,6 +301,7 @@ SCENARIOS = {
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, await_restart,
         say_restarted, plan_parts, mark_part,
+        ask_pairing, approve_pairing, approve_wrong_code, revoke_pairing,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
     )
 }  # fmt: skip

@@ -12,6 +12,7 @@ from agent.ledger import LedgerScope, RequestEntry
 from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Keep
+from agent.pairings import PairingRequest
 from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import (
@@ -21,7 +22,7 @@ from agent.sessions import (
     SplitRequest,
     TurnOpening,
 )
-from storage import changes, ledger, lineages, mailbox, search, sessions, turns
+from storage import changes, ledger, lineages, mailbox, pairings, search, sessions, turns
 from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import migrate
@@ -93,6 +94,10 @@ def looking(tx: Transaction) -> None:
     mailbox.inbox_items(connection, [1])
     mailbox.owed(connection)
     mailbox.cursors(connection, "telegram", "7")
+    pairings.ask_pairing(tx, PairingRequest("telegram", "222", "Eve", b"s", b"d", 0.0, 9.0))
+    pairings.approve_pairing(tx, "wrong")
+    pairings.revoke_pairing(tx, "telegram", "222")
+    pairings.book(connection)
     conversation = sessions.conversation_for_key(tx, KEY)
     assert conversation is not None
     sessions.conversation(tx, conversation.id)
