@@ -11,6 +11,8 @@ PLAIN_TEXT = "text/plain"
 PDF = "application/pdf"
 SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The kinds of picture that a model takes as they are."""
+CONVERTED_TYPES = ("image/bmp",)
+"""The kinds that are made into one of those."""
 LOOKED_AT_BYTES = 64 * 1024
 """Of the beginning, to tell text from the rest."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ToolError
 from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
-from agent.messages import Draft, Message, ToolCall, ToolSchema, clean_text
+from agent.messages import Content, Draft, Message, Part, ToolCall, ToolSchema, clean_text
 from agent.ports import Tool, ToolContext, ToolResult
 from agent.tools.arguments import problem_with
 
@@ -66,7 +66,7 @@ class ToolRegistry:
             "role": "tool",
             "tool_call_id": call["id"],
             "name": name,
-            "content": text,
+            "content": _content(text, result.pictures),
         }
         cap = self._result_cap_tokens
         capped = clip_to_tokens(
@@ -74,7 +74,8 @@ class ToolRegistry:
             cap if isinstance(cap, int) else cap(),
             reference=f"recall ref {call['id']} has all of it",
         )
-        return Draft(message, wire_content=None if capped == text else capped)
+        sent = None if capped == text else _content(capped, result.pictures)
+        return Draft(message, wire_content=sent)
 
     async def _result(self, name: str, arguments: str, context: ToolContext) -> ToolResult:
         tool = self._tools.get(name)
@@ -106,6 +107,10 @@ class ToolRegistry:
     def _failed(name: str, exc: BaseException) -> ToolResult:
         log.error("A tool failed", extra={"tool": name}, exc_info=exc)
         return _error(f"{name} failed unexpectedly")
+
+
+def _content(text: str, pictures: Sequence[Part]) -> Content:
+    return [{"type": "text", "text": text}, *pictures] if pictures else text
 
 
 def _error(text: str) -> ToolResult:

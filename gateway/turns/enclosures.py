@@ -16,7 +16,7 @@ from typing import cast
 from agent.attachments import Attachments, StoredFile, picture_part
 from agent.errors import StoreUnavailable
 from agent.mail import InboxItem
-from agent.media.kinds import SHOWN_TYPES, media_type_of
+from agent.media.kinds import CONVERTED_TYPES, SHOWN_TYPES, media_type_of
 from agent.media.pictures import PictureMaker, PictureUnfit
 from agent.messages import Content, Draft, Message, Part
 from agent.ports import Clock
@@ -33,7 +33,6 @@ from gateway.tasks import spawn, wait_all
 
 log = logging.getLogger(__name__)
 
-_CONVERTED_TYPES = ("image/bmp",)
 _KINDS = {"image": "picture", "audio": "sound", "video": "video", "file": "file"}
 _MAX_EXTENSION_CHARS = 9
 
@@ -152,6 +151,15 @@ class Enclosures:
             tuple(dict.fromkeys(notice for notice in notices if notice)),
         )
 
+    def left_out(self, items: Sequence[InboxItem]) -> Enclosed:
+        """What there is to say of files that nobody waited for."""
+        taken = [
+            _left_out(attachment, "its sender did not wait for it", "slow")
+            for item in items
+            for attachment in attachments_of(item.record)
+        ]
+        return Enclosed(tuple(part for each in taken for part in each.parts))
+
     async def _one(
         self,
         item: InboxItem,
@@ -211,7 +219,7 @@ class Enclosures:
     ) -> _Taken:
         media_type = media_type_of(data)
         original = await self._keep(data, item, attachment, media_type, deadline)
-        if media_type not in SHOWN_TYPES + _CONVERTED_TYPES:
+        if media_type not in SHOWN_TYPES + CONVERTED_TYPES:
             return _Taken((_text(_line(attachment, original)),), len(data))
         try:
             shown = await self._pictures.fit(data)
@@ -350,7 +358,7 @@ def _text(text: str) -> Part:
 
 
 def _joined(content: Content, parts: Sequence[Part]) -> Content:
-    """Content with parts behind it: texts side by side as one, plain text if there is no picture."""
+    """Content with parts behind it: texts side by side as one, plain text without a picture."""
     before = [_text(content)] if isinstance(content, str) else list(content or ())
     joined: list[Part] = []
     for part in (*before, *parts):
