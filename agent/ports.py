@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.ledger import Purpose, RequestEntry
-from agent.messages import Draft, Message, ToolSchema
+from agent.messages import Draft, Message, Part, ToolSchema
 from agent.sessions import (
     LoadedSession,
 )
@@ -249,6 +249,8 @@ class ToolResult:
 
     text: str
     is_error: bool = False
+    pictures: tuple[Part, ...] = ()
+    """Shown behind the text (`agent.attachments.picture_part`)."""
 
 
 class Tool(Protocol):
