@@ -25,6 +25,11 @@ class FakeClock:
         """Let the wall clock jump; sleepers do not notice."""
         self._now = now
 
+    def jump(self, seconds: float) -> None:
+        """Both clocks leap, as over a suspended machine: nobody runs in between."""
+        self._now += seconds
+        self._monotonic += seconds
+
     async def sleep(self, seconds: float) -> None:
         if seconds <= 0:
             await asyncio.sleep(0)
