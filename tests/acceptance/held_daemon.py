@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--config", required=True)
     options = parser.parse_args(argv)
 
-    def hold(*_: object) -> None:
+    def hold(*_: object, **__: object) -> None:
         options.reached.touch()
         if threading.current_thread() is threading.main_thread():
             time.sleep(HELD_SECONDS)
