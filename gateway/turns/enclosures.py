@@ -160,16 +160,6 @@ class Enclosures:
         ]
         return Enclosed(tuple(part for each in taken for part in each.parts))
 
-    def left_out(self, items: Sequence[InboxItem]) -> Enclosed:
-        """What stands for the files of messages that nobody waits for any more."""
-        return Enclosed(
-            tuple(
-                _text(_line(attachment, None, "left out, its download was stopped"))
-                for item in items
-                for attachment in attachments_of(item.record)
-            )
-        )
-
     async def _one(
         self,
         item: InboxItem,

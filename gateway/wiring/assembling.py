@@ -5,27 +5,31 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agent.attachments import Attachments
 from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
 from agent.exchange.records import TakenIn
 from agent.llm.anthropic import preload
 from agent.llm.background import in_daemon_thread
 from agent.llm.offline import OfflineModel
+from agent.llm.pictures import PictureLoader
 from agent.loop import TurnLoop
 from agent.mail import Address
+from agent.media.pictures import PictureMaker
 from agent.model_metadata import estimate_prefix_tokens
 from agent.ports import Clock, IdSource, LanguageModel
 from agent.prices import price_table
 from agent.prompt import system_prompt
 from agent.sessions import SessionPrefix, session_key
 from agent.store_ports import Store
+from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
@@ -59,6 +63,7 @@ from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.turns.ahead import AheadDesk
 from gateway.turns.compactors import CompactorCache
+from gateway.turns.enclosures import Enclosures
 from gateway.turns.micro import MicroDesk
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
@@ -66,6 +71,7 @@ from gateway.windows.book import WindowBook, remembered_image_tokens
 from gateway.wiring.compaction import CompactorFactory
 from gateway.wiring.models import (
     build_model,
+    check_model,
     known_window,
     loop_settings,
     missing_native,
@@ -78,6 +84,7 @@ from gateway.wiring.platforms import (
     pairing_platforms,
 )
 from gateway.wiring.surroundings import Surroundings
+from storage.attachments import FolderAttachments
 from storage.files import read_portables
 from storage.sqlite import open_archive, open_store
 from storage.store import SqlArchive, SqlStore
@@ -151,7 +158,7 @@ async def build_daemon(
         StoreUnavailable: the store can not be opened.
     """
     clock, ids = SystemClock(), RandomIds()
-    model = build_model(config, around.secrets, clock)
+    check_model(config, around.secrets)
     check_platforms(config, around)
     opened = await open_store(
         around.home.database, clock=clock, ids=ids, set_aside_notice=texts.SET_ASIDE
@@ -162,8 +169,20 @@ async def build_daemon(
     except BaseException:
         await store.close()
         raise
-    take_in = partial(_take_in, opened)
-    return assemble(config, around, clock, ids, model, store, platforms, take_in=take_in)
+    files = FolderAttachments(around.home.attachments, opened, clock, in_daemon_thread)
+    model = build_model(config, around.secrets, clock, PictureLoader(files))
+    return assemble(
+        config,
+        around,
+        clock,
+        ids,
+        model,
+        store,
+        platforms,
+        attachments=files,
+        tidy_files=files.sweep,
+        take_in=partial(_take_in, opened),
+    )
 
 
 def assemble(
@@ -175,9 +194,14 @@ def assemble(
     store: Store,
     platforms: Mapping[str, Platform],
     *,
+    attachments: Attachments,
+    tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
 ) -> Daemon:
-    """Put the parts together; does nothing yet. The console comes on top of ``platforms``."""
+    """Put the parts together; does nothing yet. The console comes on top of ``platforms``.
+
+    ``tidy_files``: what takes away the leavings of crashes among the files; once per start.
+    """
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(around.env)
     book = WindowBook(
         model.name,
@@ -195,11 +219,15 @@ def assemble(
     def result_tokens() -> int:
         return tool_result_tokens(factory.triggers())
 
+    pictures = PictureMaker()
     tools = ToolRegistry(
         [
             CurrentTimeTool(clock, zone),
             # A page of recall comes whole: its frame has to fit under the cap as well.
             RecallTool(store, zone=zone, page_tokens=lambda: result_tokens() * 3 // 5),
+            OpenAttachmentTool(
+                attachments, page_tokens=lambda: result_tokens() * 3 // 5, pictures=pictures
+            ),
         ],
         result_cap_tokens=result_tokens,
     )
@@ -264,6 +292,7 @@ def assemble(
         delivery=delivery,
         clock=clock,
         accounts=accounts,
+        enclosures=Enclosures(serving, attachments, clock, pictures=pictures),
         on_over=ahead.turn_over,
         on_ended=metrics.turn_ended,
         on_answered=micro.answered,
@@ -357,7 +386,7 @@ def assemble(
                 )
             ),
             metrics=metrics,
-            warm_up=partial(_warm_up, model, book, compactors),
+            warm_up=partial(_warm_up, model, book, compactors, tidy_files),
             details=report.details,
             take_in=take_in,
             pairing=PairingOffice(
@@ -368,7 +397,12 @@ def assemble(
     )
 
 
-async def _warm_up(model: LanguageModel, book: WindowBook, compactors: CompactorCache) -> None:
+async def _warm_up(
+    model: LanguageModel,
+    book: WindowBook,
+    compactors: CompactorCache,
+    tidy_files: Callable[[], Awaitable[int]] | None,
+) -> None:
     """Import the SDK beside the running loop, then ask the provider for the window."""
     online = not isinstance(model, OfflineModel)
     if online:
@@ -376,6 +410,8 @@ async def _warm_up(model: LanguageModel, book: WindowBook, compactors: Compactor
     # All that is loaded by now stays for good. Without this every full collection walks it again
     # and holds the loop for a tenth of a second.
     gc.freeze()
+    if tidy_files is not None:
+        await tidy_files()
     if online:
         await book.ask(model, compactors.clear)
 

@@ -8,6 +8,7 @@ from agent.errors import ConfigError
 from agent.llm.anthropic import AnthropicModel
 from agent.llm.native_edits import edits_for
 from agent.llm.offline import OfflineModel
+from agent.llm.pictures import PictureLoader
 from agent.llm.retry import RetryingModel
 from agent.loop import LoopSettings
 from agent.model_metadata import Triggers
@@ -19,8 +20,8 @@ from gateway.config.models import Config
 OFFLINE_WINDOW_TOKENS = 200_000
 
 
-def build_model(config: Config, secrets: Secrets, clock: Clock) -> LanguageModel:
-    """The model with its fallbacks and the retry policy, or the offline one.
+def check_model(config: Config, secrets: Secrets) -> None:
+    """Refuse what can not work, before anything is opened.
 
     Raises:
         ConfigError: Anthropic is asked for without a key or a base URL.
@@ -30,11 +31,29 @@ def build_model(config: Config, secrets: Secrets, clock: Clock) -> LanguageModel
         raise ConfigError(
             ["model.provider is anthropic, but there is neither ANTHROPIC_API_KEY nor a base_url"]
         )
+
+
+def build_model(
+    config: Config, secrets: Secrets, clock: Clock, pictures: PictureLoader | None = None
+) -> LanguageModel:
+    """The model with its fallbacks and the retry policy, or the offline one.
+
+    ``pictures``: where those come from that people have sent.
+
+    Raises:
+        ConfigError: as `check_model`.
+    """
+    check_model(config, secrets)
+    wanted = config.model
     if is_offline(config, secrets):
         return OfflineModel(window_tokens=wanted.context_length or OFFLINE_WINDOW_TOKENS)
     models = [
         AnthropicModel(
-            name, api_key=secrets.anthropic_api_key, base_url=wanted.base_url, clock=clock
+            name,
+            api_key=secrets.anthropic_api_key,
+            base_url=wanted.base_url,
+            clock=clock,
+            pictures=pictures,
         )
         for name in (wanted.name, *wanted.fallback)
     ]

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.clock import RandomIds, SystemClock
+from agent.llm.background import in_daemon_thread
+from agent.llm.pictures import PictureLoader
 from agent.mail import Address, OutboxPart, PartDraft
 from gateway.config.environment import Home, Secrets
 from gateway.config.models import Agent as AgentConfig
@@ -30,6 +32,7 @@ from gateway.platforms.contract import InboundMessage, Intake, PlatformState, Re
 from gateway.wiring.assembling import assemble
 from gateway.wiring.models import build_model
 from gateway.wiring.surroundings import Surroundings
+from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
 from tests.bench.measure import Result, percentile, text
 
@@ -92,7 +95,8 @@ class Ours:
         store = await open_store(home.database, clock=clock, ids=ids)
         self.platform = BenchPlatform()
         self.marked = _MarkWatcher(store, self.platform)
-        model = build_model(config, around.secrets, clock)
+        files = FolderAttachments(home.attachments, store, clock, in_daemon_thread)
+        model = build_model(config, around.secrets, clock, PictureLoader(files))
         self.daemon = assemble(
             config,
             around,
@@ -101,6 +105,7 @@ class Ours:
             model,
             self.marked,
             {"telegram": self.platform},  # type: ignore[arg-type, dict-item]
+            attachments=files,
         )
         self.task = asyncio.ensure_future(self.daemon.serve())
         self.intake = await self.platform.intake
