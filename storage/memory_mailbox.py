@@ -33,7 +33,8 @@ class MemoryMailbox:
         self._today = today
         self._inbox: dict[int, InboxItem] = {}
         self._turn_of: dict[int, str] = {}
-        self._forgotten_updates: set[int] = set()
+        self._by_message: dict[tuple[str, ...], int] = {}
+        self._by_update: dict[tuple[str | None, ...], int] = {}
         self._edits: dict[int, str] = {}
         """The update of the newest edit that a row shows."""
         self._quarantine: list[tuple[str, str, str, str, str]] = []
@@ -57,48 +58,38 @@ class MemoryMailbox:
             return Receipt(repeat, fresh=False)
         inbox_id = self._take_inbox_id()
         self._inbox[inbox_id] = InboxItem(inbox_id, record, "new")
+        if record.message_id:
+            self._by_message[_message(record)] = inbox_id
+        if record.update_id is not None:
+            self._by_update[_update(record)] = inbox_id
         return Receipt(inbox_id, fresh=True)
 
     def _repeat_of(self, record: InboxRecord) -> int | None:
-        for item in self._inbox.values():
-            known = item.record
-            if (known.address.platform, known.address.bot_id, known.kind) != (
-                record.address.platform,
-                record.address.bot_id,
-                record.kind,
-            ):
-                continue
-            same_message = record.message_id != "" and _place(known) == _place(record)
-            same_update = (
-                record.update_id is not None
-                and known.update_id == record.update_id
-                and item.id not in self._forgotten_updates
-            )
-            apart = abs(known.received_at - record.received_at)
-            if same_update and apart > DEDUPE_SECONDS:
-                self._forgotten_updates.add(item.id)
-                same_update = False
-            if same_message or same_update:
-                return item.id
-        return None
+        update = _update(record)
+        same_message = self._by_message.get(_message(record))
+        same_update = self._by_update.get(update)
+        if same_update is not None:
+            known = self._inbox[same_update]
+            if abs(known.record.received_at - record.received_at) > DEDUPE_SECONDS:
+                del self._by_update[update]
+                forgotten = replace(known.record, update_id=None)
+                self._inbox[same_update] = replace(known, record=forgotten)
+                same_update = None
+        return min((i for i in (same_message, same_update) if i is not None), default=None)
 
     def revise(self, record: InboxRecord) -> bool:
-        for item in self._inbox.values():
-            known = item.record
-            if item.state != "new" or known.kind != record.kind or record.message_id == "":
-                continue
-            if _place(known) == _place(record):
-                if not is_older_edit(record.update_id, self._edits.get(item.id)):
-                    self._show_edit(item, record)
-                return True
-        return False
-
-    def _show_edit(self, item: InboxItem, edit: InboxRecord) -> None:
-        payload = copy.deepcopy(clean_json(edit.payload))
-        record = replace(item.record, text=clean(edit.text), payload=payload)
-        self._inbox[item.id] = replace(item, record=record)
-        if edit.update_id is not None:
-            self._edits[item.id] = edit.update_id
+        inbox_id = self._by_message.get(_message(record))
+        item = None if inbox_id is None else self._inbox[inbox_id]
+        if item is None or item.state != "new":
+            return False
+        if is_older_edit(record.update_id, self._edits.get(item.id)):
+            return True
+        payload = copy.deepcopy(clean_json(record.payload))
+        shown = replace(item.record, text=clean(record.text), payload=payload)
+        self._inbox[item.id] = replace(item, record=shown)
+        if record.update_id is not None:
+            self._edits[item.id] = record.update_id
+        return True
 
     def move(self, old_keys: Mapping[str, str], old: Address, heir: str) -> None:
         """What waits, what is being answered and what is owed follows its chat.
@@ -108,9 +99,9 @@ class MemoryMailbox:
         for item in list(self._inbox.values()):
             key = old_keys.get(item.record.session_key)
             if key is not None and item.state in ("new", "claimed"):
-                record = item.record
-                address = Address(record.address.platform, record.address.bot_id, heir)
-                record = replace(record, address=address, message_id="", session_key=key)
+                self._by_message.pop(_message(item.record), None)
+                address = Address(old.platform, old.bot_id, heir)
+                record = replace(item.record, address=address, message_id="", session_key=key)
                 self._inbox[item.id] = replace(item, record=record)
         for owed in self.owed():
             if _chat(owed.draft.address) == _chat(old):
@@ -143,15 +134,10 @@ class MemoryMailbox:
         return self._next_inbox_id - 1
 
     def open_inbox(self) -> list[InboxItem]:
-        return [self._shown(item) for item in self._inbox.values() if item.state == "new"]
+        return [item for item in self._inbox.values() if item.state == "new"]
 
     def inbox_items(self, inbox_ids: Iterable[int]) -> list[InboxItem]:
-        return [self._shown(self._inbox[i]) for i in sorted(set(inbox_ids)) if i in self._inbox]
-
-    def _shown(self, item: InboxItem) -> InboxItem:
-        if item.id not in self._forgotten_updates:
-            return item
-        return replace(item, record=replace(item.record, update_id=None))
+        return [self._inbox[i] for i in sorted(set(inbox_ids)) if i in self._inbox]
 
     def claim(self, inbox_ids: Iterable[int], turn_id: str) -> None:
         for inbox_id in inbox_ids:
@@ -293,8 +279,12 @@ class MemoryMailbox:
             channels[cursor.channel_id] = cursor.message_id
 
 
-def _place(record: InboxRecord) -> tuple[str, str, str, str]:
-    return (*_chat(record.address), record.message_id)
+def _message(record: InboxRecord) -> tuple[str, ...]:
+    return (*_chat(record.address), record.message_id, record.kind)
+
+
+def _update(record: InboxRecord) -> tuple[str | None, ...]:
+    return record.address.platform, record.address.bot_id, record.kind, record.update_id
 
 
 def _chat(address: Address) -> tuple[str, str, str]:

@@ -12,17 +12,30 @@ from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
+from tests.contract.moving_suite import MovingContract
 from tests.contract.pairing_suite import PairingContract
 from tests.contract.prepared_suite import PreparedContract
 from tests.contract.restart_suite import RestartContract
+from tests.contract.steering_suite import SteeringContract
 from tests.contract.store_suite import StoreSuite
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 
 
-class TestSqliteStore(
-    StoreSuite, LineageContract, LedgerContract, PreparedContract, PairingContract, RestartContract
+class StoreContract(
+    StoreSuite,
+    LineageContract,
+    LedgerContract,
+    PreparedContract,
+    PairingContract,
+    RestartContract,
+    SteeringContract,
+    MovingContract,
 ):
+    """All of it."""
+
+
+class TestSqliteStore(StoreContract):
     @pytest.fixture
     async def store(
         self, tmp_path: Path, clock: FakeClock, ids: SequentialIds
@@ -33,9 +46,7 @@ class TestSqliteStore(
         check_invariants(tmp_path / "state.db")
 
 
-class TestMemoryStore(
-    StoreSuite, LineageContract, LedgerContract, PreparedContract, PairingContract, RestartContract
-):
+class TestMemoryStore(StoreContract):
     @pytest.fixture
     def store(self, clock: FakeClock, ids: SequentialIds) -> Store:
         return MemoryStore(clock, ids)
