@@ -1,10 +1,15 @@
-"""Owns the way of one raw update into the intake: converted, handed in, kept until it is stored."""
+"""Owns the way of raw updates into the intake: converted, handed in, kept until they are stored."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from agent.errors import StoreUnavailable
@@ -16,8 +21,10 @@ from gateway.platforms.telegram.convert import (
     Moved,
     News,
     Said,
+    chat_of,
     update_id,
 )
+from gateway.platforms.telegram.pieces import Pieces
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +33,13 @@ LONGEST_PAUSE_SECONDS = 30.0
 MAX_RAW_CHARS = 100_000
 
 Convert = Callable[[Mapping[str, Any]], News | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """An update that could not be converted."""
+
+    reason: str
 
 
 class Incoming:
@@ -39,6 +53,9 @@ class Incoming:
         self._intake = intake
         self._report = report
         self._clock = clock
+        self._pieces = Pieces()
+        self._waiting = 0
+        """How many updates wait for the store."""
 
     async def hand_in(self, update: Any) -> None:
         """Any JSON value at all. When this returns, Telegram may forget the update.
@@ -46,55 +63,98 @@ class Incoming:
         Never fails: what can not be read, or breaks the intake, is put into quarantine, and while
         the store takes nothing this waits (and says so).
         """
-        number = update_id(update)
+        await self._take(update, self._read(update))
+
+    async def hand_in_all(self, updates: Sequence[Any]) -> None:
+        """Many at once: each chat's in their order, the chats beside each other.
+
+        So the store commits them in groups, and a chat with a hundred messages holds up no other.
+        """
+        read = [(update, self._read(update)) for update in updates]
+        said = (news.message for _, news in read if isinstance(news, Said))
+        self._pieces.learn(said)
+        chats: dict[str | None, list[tuple[Any, News | _Unreadable | None]]] = {}
+        for update, news in read:
+            chats.setdefault(chat_of(update), []).append((update, news))
+        async with asyncio.TaskGroup() as group:
+            for each in chats.values():
+                group.create_task(self._take_in_order(each))
+
+    async def _take_in_order(self, read: Sequence[tuple[Any, News | _Unreadable | None]]) -> None:
+        for update, news in read:
+            await self._take(update, news)
+
+    def _read(self, update: Any) -> News | _Unreadable | None:
         try:
-            news = self._convert(update)
+            return self._convert(update)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with it, the next ones must come
             log.warning(
                 "update could not be read",
-                extra={"platform": PLATFORM, "update_id": number, "error": type(exc).__name__},
+                extra={
+                    "platform": PLATFORM,
+                    "update_id": update_id(update),
+                    "error": type(exc).__name__,
+                },
             )
-            await self._quarantine(update, f"unreadable: {type(exc).__name__}: {exc}")
-            return
-        if news is None:
-            return
+            return _Unreadable(f"unreadable: {type(exc).__name__} in {_where(exc)}")
+
+    async def _take(self, update: Any, news: News | _Unreadable | None) -> None:
+        match news:
+            case None:
+                return
+            case _Unreadable(reason):
+                await self._quarantine(update, reason)
+                return
+            case Said(message):
+                give = partial(self._intake.receive, self._pieces.complete(message))
+            case Edited(message):
+                give = partial(self._intake.edited, message)
+            case Moved(old, new):
+                give = partial(self._intake.moved, PLATFORM, self._bot_id, old, new)
         try:
-            await self._until_stored(lambda: self._take(news))
-        except Exception as exc:  # one message that breaks the intake must not block all the others
-            log.exception("update broke the intake", extra={"update_id": number})
+            await self._until_stored(give)
+        except Exception as exc:  # one that breaks the intake must not block all the others
+            log.exception("update broke the intake", extra={"update_id": update_id(update)})
             await self._quarantine(update, f"intake failed: {type(exc).__name__}")
 
-    async def _take(self, news: News) -> None:
-        match news:
-            case Said(message):
-                await self._intake.receive(message)
-            case Edited(message):
-                await self._intake.edited(message)
-            case Moved(old_chat_id, new_chat_id):
-                await self._intake.moved(PLATFORM, self._bot_id, old_chat_id, new_chat_id)
-
     async def _quarantine(self, update: Any, reason: str) -> None:
-        number = update_id(update)
-        shown = "?" if number is None else str(number)
-        raw = _raw(update)
+        raw, number = _raw(update), update_id(update)
+        # What has no number can not be confirmed and comes again: it is kept once, by its content.
+        shown = f"?{sha256(raw.encode()).hexdigest()[:16]}" if number is None else str(number)
         await self._until_stored(
             lambda: self._intake.quarantine(PLATFORM, self._bot_id, shown, raw, reason)
         )
 
     async def _until_stored(self, store: Callable[[], Awaitable[None]]) -> None:
         """Try until the store takes it. Telegram keeps the update as long as we do not move on."""
+        try:
+            await store()
+        except StoreUnavailable:
+            self._waiting += 1
+            try:
+                await self._keep_trying(store)
+            finally:
+                self._waiting -= 1
+            if not self._waiting:
+                self._report(PlatformState.RUNNING, "")
+
+    async def _keep_trying(self, store: Callable[[], Awaitable[None]]) -> None:
         count = 0
         while True:
+            count += 1
+            self._report(PlatformState.DEGRADED, "the store is not available")
+            await self._clock.sleep(pause_seconds(count))
             try:
                 await store()
             except StoreUnavailable:
-                count += 1
-                self._report(PlatformState.DEGRADED, "the store is not available")
-                await self._clock.sleep(pause_seconds(count))
                 continue
-            if count:
-                self._report(PlatformState.RUNNING, "")
             return
+
+
+def _where(exc: Exception) -> str:
+    """Where it was raised. What it says may be somebody's words, and this is logged."""
+    *_, last = traceback.extract_tb(exc.__traceback__)
+    return f"{last.name}, line {last.lineno}"
 
 
 def pause_seconds(count: int) -> float:
