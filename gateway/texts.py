@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 NOTHING_TO_READ = (
     "I could not find any text in that message. I can only read text so far; please write it out."
@@ -151,21 +150,9 @@ def pairing_code(code: str, valid_seconds: float) -> str:
     )
 
 
-LeftOut = Literal["large", "much", "many", "gone", "later", "slow", "store"]
-_LEFT_OUT: dict[LeftOut, str] = {
-    "large": "it is too large for me (20 MB is the most)",
-    "much": "that was too much at once; please send it again on its own",
-    "many": "those were too many at once; please send it again on its own",
-    "gone": "it can not be loaded any more; please send it again",
-    "later": "it can not be loaded right now; please send it again later",
-    "slow": "it took too long to load; please send it again",
-    "store": "my storage does not take it right now; please send it again later",
-}
-
-
-def file_left_out(name: str, why: LeftOut) -> str:
+def file_left_out(name: str, why: str) -> str:
     """A file that came with a message could not be had; ``name`` as it may be shown."""
-    return f"I could not take in “{name}”: {_LEFT_OUT[why]}."
+    return f"I could not take in “{name}”: {why}."
 
 
 def queue_full(limit: int) -> str:
@@ -174,6 +161,24 @@ def queue_full(limit: int) -> str:
         f"{limit} messages are waiting here already, so I have not taken this one, and will not "
         "take others until some are answered. /stop ends the one that is running."
     )
+
+
+KEPT_FOR_RESTART = (
+    "I am just being restarted. Your message is kept, and I answer it as soon as I am back."
+)
+WILL_BE_TAKEN_IN = (
+    "I am still at work. I take that into what I am doing at the next step, or answer it right "
+    "after."
+)
+JOINED_TOO_LONG = "(Several messages came right behind each other, and I read them as one.)"
+
+
+def queued(before: int) -> str:
+    """A message waits behind the one that is being worked on, and behind so many others."""
+    if before == 0:
+        return "I am still at work on something here. Your message is in the queue and comes next."
+    what = "1 message is" if before == 1 else f"{before} messages are"
+    return f"I am still at work on something here. {what} in the queue before yours; none is lost."
 
 
 def stopped(waiting: int) -> str:
@@ -226,6 +231,10 @@ FILE_BEYOND_TELEGRAM = (
     "it is larger than 20 MB, and Telegram gives a bot no larger files; a link or smaller pieces "
     "would work"
 )
+FILES_TOO_MANY = "those were too many files at once; please send it again on its own"
+FILES_TOO_LARGE = "those files were too much at once; please send it again on its own"
+FILE_NOT_STORED = "my storage does not take it right now; please send it again later"
+FILE_NOT_WAITED_FOR = "loading it was stopped; sending it again would bring it"
 """Why a file is missing: each goes on after a colon."""
 
 

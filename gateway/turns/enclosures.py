@@ -25,6 +25,7 @@ from gateway.intake.records import attachments_of
 from gateway.intake.wording import ENCLOSED, MAX_NAME_CHARS, quoted_name, readable
 from gateway.platforms.contract import (
     Attachment,
+    FetchError,
     FetchRefused,
     FetchUnavailable,
     Platform,
@@ -41,8 +42,8 @@ _MAX_EXTENSION_CHARS = 9
 class EnclosureLimits:
     """What one turn takes in."""
 
-    file_bytes: int = 20 * 1024 * 1024
-    turn_bytes: int = 60 * 1024 * 1024
+    file_bytes: int = 20_000_000
+    turn_bytes: int = 60_000_000
     """Of all its files together, in the order of their messages."""
     files: int = 50
     seconds: float = 90.0
@@ -134,12 +135,11 @@ class Enclosures:
         taken = [
             _outcome(task, attachment) for task, (_, attachment) in zip(tasks, wanted, strict=True)
         ]
-        missing = [each.why for each in taken if each.why]
         log.info(
             "files taken in",
             extra={
                 "files": len(taken),
-                "left_out": len(missing),
+                "left_out": sum(bool(each.missing) for each in taken),
                 "bytes": sum(each.size_bytes for each in taken),
             },
         )
@@ -154,7 +154,7 @@ class Enclosures:
     def left_out(self, items: Sequence[InboxItem]) -> Enclosed:
         """What there is to say of files that nobody waited for."""
         taken = [
-            _left_out(attachment, "its sender did not wait for it", "slow")
+            _left_out(attachment, texts.FILE_NOT_WAITED_FOR)
             for item in items
             for attachment in attachments_of(item.record)
         ]
@@ -171,35 +171,32 @@ class Enclosures:
     ) -> _Taken:
         limit = self._limits.file_bytes
         if number >= self._limits.files:
-            return _left_out(attachment, f"more than {self._limits.files} files at once", "many")
+            return _left_out(attachment, texts.FILES_TOO_MANY)
         if attachment.size_bytes is not None and attachment.size_bytes > limit:
-            return _left_out(attachment, f"larger than {shown_size(limit)}", "large")
+            return _left_out(attachment, texts.file_too_large(limit))
         async with own_slots, self._slots:
             # What it says of its size is only believed where that is to its own cost.
             room = budget.take(min(limit, attachment.size_bytes or limit))
             if room is None:
-                return _left_out(attachment, "too much at once", "much")
+                return _left_out(attachment, texts.FILES_TOO_LARGE)
             try:
                 data = await self._fetched(item, attachment, limit, deadline)
-            except FetchRefused as error:
+            except FetchError as error:
                 budget.give_back(room)
-                return _left_out(attachment, f"not to be had: {_plain(str(error))}", "gone")
-            except FetchUnavailable as error:
-                budget.give_back(room)
-                return _left_out(attachment, f"not to be had now: {_plain(str(error))}", "later")
+                return _left_out(attachment, _plain(str(error)))
             budget.settle(room, len(data))
             try:
                 return await self._kept(item, attachment, data, deadline)
             except StoreUnavailable:
                 log.warning("a file could not be kept", exc_info=True)
-                return _left_out(attachment, "it could not be stored", "store")
+                return _left_out(attachment, texts.FILE_NOT_STORED)
 
     async def _fetched(
         self, item: InboxItem, attachment: Attachment, limit: int, deadline: float
     ) -> bytes:
         platform = self._platforms.get(item.record.address.platform)
         if platform is None:
-            raise FetchUnavailable("its platform is not connected")
+            raise FetchUnavailable(texts.FILE_NOT_NOW)
         pauses = iter(self._limits.pauses_seconds)
         while True:
             try:
@@ -211,7 +208,7 @@ class Enclosures:
                 await self._clock.sleep(pause)
                 continue
             if len(data) > limit:
-                raise FetchRefused(f"it is larger than {shown_size(limit)}")
+                raise FetchRefused(texts.file_too_large(limit))
             return data
 
     async def _kept(
@@ -279,27 +276,27 @@ class _Taken:
 
     parts: tuple[Part, ...]
     size_bytes: int = 0
-    why: texts.LeftOut | None = None
-    """Why it was left out, for the person; None: it was not."""
+    missing: str = ""
+    """Why it was left out, for the person; "": it was not."""
 
 
 def _outcome(task: asyncio.Task[_Taken], attachment: Attachment) -> _Taken:
     if not task.done() or task.cancelled():
-        return _left_out(attachment, "it took too long to load", "slow")
+        return _left_out(attachment, texts.FILE_TOO_SLOW)
     if task.exception() is not None:  # logged by its owner
-        return _left_out(attachment, "something went wrong while it was loaded", "later")
+        return _left_out(attachment, texts.FILE_NOT_NOW)
     return task.result()
 
 
-def _left_out(attachment: Attachment, why: str, reason: texts.LeftOut) -> _Taken:
-    return _Taken((_text(_line(attachment, None, f"left out, {why}")),), 0, reason)
+def _left_out(attachment: Attachment, why: str) -> _Taken:
+    return _Taken((_text(_line(attachment, None, f"left out: {why}")),), missing=why)
 
 
 def _notice(attachment: Attachment, taken: _Taken) -> str:
-    if taken.why is None:
+    if not taken.missing:
         return ""
     name = safe_file_name(attachment.file_name)
-    return texts.file_left_out(name or _what(attachment), taken.why)
+    return texts.file_left_out(name or _what(attachment), taken.missing)
 
 
 # --- words --------------------------------------------------------------------------------------
@@ -328,7 +325,7 @@ def _what(attachment: Attachment) -> str:
 def _plain(text: str) -> str:
     """A platform's words on one line, without what could end ours."""
     shown = " ".join(readable(text).replace("[", "(").replace("]", ")").split())
-    return shown[:200] or "no reason was given"
+    return shown[:200] or texts.FILE_NOT_NOW
 
 
 def safe_file_name(name: str) -> str:
