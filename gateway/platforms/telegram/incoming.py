@@ -33,6 +33,9 @@ LONGEST_PAUSE_SECONDS = 30.0
 MAX_RAW_CHARS = 100_000
 
 Convert = Callable[[Mapping[str, Any]], News | None]
+_Store = Callable[[], Awaitable[None]]
+_Keep = Callable[[_Store], Awaitable[None]]
+"""How a store that takes nothing is met: by waiting for it, or by giving up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,32 @@ class Incoming:
         Never fails: what can not be read, or breaks the intake, is put into quarantine, and while
         the store takes nothing this waits (and says so).
         """
-        await self._take(update, self._read(update))
+        await self._take(update, self._read(update), self._until_stored)
 
-    async def hand_in_all(self, updates: Sequence[Any]) -> None:
+    async def take(self, update: Any) -> None:
+        """As `hand_in`, but tried once.
+
+        Raises:
+            StoreUnavailable: not stored; Telegram has to keep it.
+        """
+        await self._take(update, self._read(update), _once)
+
+    async def set_aside(self, raw: str, reason: str) -> None:
+        """Put into quarantine, tried once, what is not even JSON.
+
+        Raises:
+            StoreUnavailable: not stored; Telegram has to keep it.
+        """
+        log.warning("update could not be read", extra={"platform": PLATFORM, "reason": reason})
+        await self._quarantine(raw, reason, _once)
+
+    async def hand_in_all(
+        self, updates: Sequence[Any], on_stored: Callable[[], None] = lambda: None
+    ) -> None:
         """Many at once: each chat's in their order, the chats beside each other.
 
         So the store commits them in groups, and a chat with a hundred messages holds up no other.
+        ``on_stored`` is called after each.
         """
         read = [(update, self._read(update)) for update in updates]
         said = (news.message for _, news in read if isinstance(news, Said))
@@ -78,11 +101,14 @@ class Incoming:
             chats.setdefault(chat_of(update), []).append((update, news))
         async with asyncio.TaskGroup() as group:
             for each in chats.values():
-                group.create_task(self._take_in_order(each))
+                group.create_task(self._take_in_order(each, on_stored))
 
-    async def _take_in_order(self, read: Sequence[tuple[Any, News | _Unreadable | None]]) -> None:
+    async def _take_in_order(
+        self, read: Sequence[tuple[Any, News | _Unreadable | None]], on_stored: Callable[[], None]
+    ) -> None:
         for update, news in read:
-            await self._take(update, news)
+            await self._take(update, news, self._until_stored)
+            on_stored()
 
     def _read(self, update: Any) -> News | _Unreadable | None:
         try:
@@ -98,12 +124,12 @@ class Incoming:
             )
             return _Unreadable(f"unreadable: {type(exc).__name__} in {_where(exc)}")
 
-    async def _take(self, update: Any, news: News | _Unreadable | None) -> None:
+    async def _take(self, update: Any, news: News | _Unreadable | None, keep: _Keep) -> None:
         match news:
             case None:
                 return
             case _Unreadable(reason):
-                await self._quarantine(update, reason)
+                await self._quarantine(update, reason, keep)
                 return
             case Said(message):
                 give = partial(self._intake.receive, self._pieces.complete(message))
@@ -112,18 +138,18 @@ class Incoming:
             case Moved(old, new):
                 give = partial(self._intake.moved, PLATFORM, self._bot_id, old, new)
         try:
-            await self._until_stored(give)
+            await keep(give)
+        except StoreUnavailable:
+            raise
         except Exception as exc:  # one that breaks the intake must not block all the others
             log.exception("update broke the intake", extra={"update_id": update_id(update)})
-            await self._quarantine(update, f"intake failed: {type(exc).__name__}")
+            await self._quarantine(update, f"intake failed: {type(exc).__name__}", keep)
 
-    async def _quarantine(self, update: Any, reason: str) -> None:
+    async def _quarantine(self, update: Any, reason: str, keep: _Keep) -> None:
         raw, number = _raw(update), update_id(update)
         # What has no number can not be confirmed and comes again: it is kept once, by its content.
         shown = f"?{sha256(raw.encode()).hexdigest()[:16]}" if number is None else str(number)
-        await self._until_stored(
-            lambda: self._intake.quarantine(PLATFORM, self._bot_id, shown, raw, reason)
-        )
+        await keep(lambda: self._intake.quarantine(PLATFORM, self._bot_id, shown, raw, reason))
 
     async def _until_stored(self, store: Callable[[], Awaitable[None]]) -> None:
         """Try until the store takes it. Telegram keeps the update as long as we do not move on."""
@@ -149,6 +175,10 @@ class Incoming:
             except StoreUnavailable:
                 continue
             return
+
+
+async def _once(store: _Store) -> None:
+    await store()
 
 
 def _where(exc: Exception) -> str:

@@ -201,9 +201,7 @@ class PollLoop:
 
     async def _handle(self, batch: Sequence[Any]) -> None:
         """Store every update; the offset moves behind the last one when all of them are stored."""
-        for update in batch:
-            await self._incoming.hand_in(update)
-            self._well()
+        await self._incoming.hand_in_all(batch, self._well)
         numbers = [number for number in map(update_id, batch) if number is not None]
         if numbers:
             self._offset = max(numbers) + 1
