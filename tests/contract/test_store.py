@@ -10,6 +10,7 @@ import pytest
 from agent.store_ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
+from tests.contract.inbox_suite import InboxContract, SeveralRowsContract
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
 from tests.contract.moving_suite import MovingContract
@@ -29,6 +30,8 @@ class StoreContract(
     PreparedContract,
     PairingContract,
     RestartContract,
+    InboxContract,
+    SeveralRowsContract,
     SteeringContract,
     MovingContract,
 ):
