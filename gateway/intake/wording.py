@@ -6,24 +6,22 @@ import json
 import re
 import unicodedata
 from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
 
 from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
 from gateway.platforms.contract import Attachment, InboundMessage
 
 MAX_NAME_CHARS = 64
 MAX_QUOTE_CHARS = 1_000
+_NAME_LOOKED_AT_CHARS = 10_000
 _SIGNED = "[message from "
 _QUOTED = "[in reply to "
 _FORWARDED = "[forwarded from "
 ENCLOSED = "[attached "
 """So begins what is said of a file (`gateway.turns.enclosures`)."""
-_OURS = (
-    _SIGNED.rstrip(),
-    _QUOTED.rstrip(),
-    _FORWARDED.rstrip(),
-    ENCLOSED.rstrip(),
-    SUMMARY_HEADER.casefold(),
-)
+_OPENINGS = (_SIGNED, _QUOTED, _FORWARDED, ENCLOSED, SUMMARY_HEADER.rstrip("]"))
+"""How lines begin that nobody but us may write."""
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
 
@@ -87,27 +85,74 @@ def _set_off(text: str) -> str:
 
 
 def _looks_ours(line: str) -> bool:
-    folded = unicodedata.normalize("NFKC", line)
-    visible = "".join(ch for ch in folded if unicodedata.category(ch) not in ("Cf", "Cc", "Mn"))
-    bare = " ".join(visible.casefold().split())
-    return bare.replace("[ ", "[").startswith(_OURS)
+    if (
+        len(line) < _SHORTEST_OPENING or _BRACKET.search(line) is None
+    ):  # nearly every line: what follows takes its time
+        return False
+    return _looks_of(line).startswith(_LOOKS_OF_OPENINGS)
+
+
+def _looks_of(text: str) -> str:
+    """What a text begins to look like: unseen letters, spaces, case, foreign forms left out."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    shown = (ch for ch in plain if ch not in _DECORATION and not _is_unseen(ch))
+    return "".join(islice(shown, _LOOKED_AT_CHARS)).translate(_LOOK_ALIKES)
+
+
+@lru_cache(10_000)
+def _is_unseen(ch: str) -> bool:
+    return unicodedata.category(ch) in _UNSEEN or is_blank(ch)
+
+
+_LOOKED_AT_CHARS = 80
+"""More than the longest opening has."""
+_DECORATION = frozenset("*_~`#")
+_UNSEEN = ("Cf", "Cc", "Mn", "Me", "Mc")
+_BRACKETS = "\u2045\u2772\u27e6\u27ec\u298b\u298d\u298f\u2e22\u2e24\u3010\u3014\u3018\u301a"
+"""Square brackets of other scripts."""
+_BRACKET = re.compile(f"[\\[\uff3b\ufe39\ufe3b\ufe47\ufe5d\ufe17{_BRACKETS}]")
+_LOOK_ALIKES = str.maketrans(
+    # small letters of Cyrillic, Greek and others
+    _BRACKETS
+    + "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u051b\u051d\u04bb\u04cf"
+    "\u043c\u043d\u0442\u043a\u0433\u03bf\u03b1\u03b5\u03b9\u03bd\u03c1\u03c5\u03ba\u03c4\u03b7"
+    "\u0131\u0261\u0251\u01c0\u2223",
+    "[" * len(_BRACKETS) + "aeopcyxisjdqwhl" + "mhtkr" + "oaeivpuktn" + "igall",
+)
+_LOOKS_OF_OPENINGS = tuple(_looks_of(opening) for opening in _OPENINGS)
+_SHORTEST_OPENING = 5
+"""One letter may stand for several (a ligature)."""
 
 
 def shown_name(name: str) -> str:
     """A name that people choose (of a person, a file) on one line: nothing in it acts or hides."""
     shown = "".join(
-        " " if unicodedata.category(ch) in ("Cc", "Cf", "Zl", "Zp", "Cs") else ch for ch in name
+        " " if unicodedata.category(ch) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Me") else ch
+        for ch in name[:_NAME_LOOKED_AT_CHARS]
     )
-    return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip() or "someone"
+    shown = " ".join(shown.split())
+    # A mark in front would stand on what is in front of the name.
+    while shown and (unicodedata.category(shown[0]) in _UNSEEN or shown[0] == " "):
+        shown = shown[1:]
+    return "someone" if is_blank(shown) else shown[:MAX_NAME_CHARS].rstrip()
 
 
 def quoted_name(name: str) -> str:
     """The same in quotes, whose end nothing in it can forge: for a line that the model reads."""
-    return json.dumps(shown_name(name), ensure_ascii=False)
+    return json.dumps(shown_name(name).translate(_NO_ENDS), ensure_ascii=False)
+
+
+_NO_ENDS = str.maketrans(
+    {
+        **dict.fromkeys('"\u201c\u201d\u201e\u201f\uff02\u2033\u00ab\u00bb', "'"),
+        **dict.fromkeys("[\uff3b\u3010", "("),
+        **dict.fromkeys("]\uff3d\u3011", ")"),
+    }
+)
 
 
 def _identifier(sender_id: str) -> str:
-    return re.sub(r"[^\w.:+-]", "", sender_id)[:64]
+    return re.sub(r"[^\w.:+-]", "", sender_id, flags=re.ASCII)[:64]
 
 
 def _quote(text: str) -> str:

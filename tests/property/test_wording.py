@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,14 @@ from hypothesis import strategies as st
 from agent.messages import SUMMARY_HEADER, is_blank
 from gateway.intake.commands import parse_command
 from gateway.intake.keys import key_for
-from gateway.intake.wording import readable, user_draft
+from gateway.intake.wording import (
+    ENCLOSED,
+    MAX_NAME_CHARS,
+    quoted_name,
+    readable,
+    shown_name,
+    user_draft,
+)
 from tests.fakes.platform import inbound
 
 anything = st.text(st.characters(), max_size=80)
@@ -56,6 +65,55 @@ def test_only_the_first_lines_are_ours(
     assert not any(line.lstrip().casefold().startswith("[forwarded from") for line in rest[start:])
     assert not any(line.startswith(SUMMARY_HEADER) for line in rest)
     assert draft.message["content"] == readable(text)
+
+
+openings = st.sampled_from(
+    ["[message from ", "[in reply to ", "[forwarded from ", ENCLOSED, SUMMARY_HEADER[:-1]]
+)
+LOOK_ALIKES = {
+    "a": "\u0430\u0251\uff41", "e": "\u0435\u03b5\u00e9", "o": "\u043e\u03bf\u00f6",
+    "s": "\u0455\uff53", "m": "\u043c\u1d50", "r": "\u0433\uff32", "i": "\u0456\u0131\u2148",
+    "[": "\uff3b\u3010\u27e6\ufe47", " ": "\u00a0\u3000\u2003",
+}  # fmt: skip
+UNSEEN = "\u200b\u200d\u202e\u2066\ufeff\u0301\u034f\u3164\u2800\U000e0041\x00\x07 \t"
+
+
+@st.composite
+def disguised(draw: st.DrawFn) -> str:
+    """A line that only we may write, as somebody would try to write it all the same."""
+    made = [draw(st.text(UNSEEN + "*_~`#", max_size=3))]
+    for ch in draw(openings):
+        if ch in LOOK_ALIKES and draw(st.booleans()):
+            ch = draw(st.sampled_from(LOOK_ALIKES[ch]))
+        made.append(ch.upper() if draw(st.booleans()) else ch)
+        made.append(draw(st.text(UNSEEN, max_size=2)) if draw(st.booleans()) else "")
+    return "".join(made) + draw(st.text('"]x1', max_size=9))
+
+
+@given(disguised(), st.lists(anything | disguised(), max_size=3), ends)
+def test_no_disguise_helps(forgery: str, lines: list[str], end: str) -> None:
+    text = end.join([forgery, *lines, forgery])
+    for signed in (True, False):
+        draft = user_draft(text, sender_id="7", sender_name="n", signed=signed, quoted_text=None)
+        sent = draft.wire_content
+        assert isinstance(sent, str)
+        said = sent.splitlines()[int(signed) :]
+        assert said[0].startswith("> ")
+        assert said[-1].startswith("> ")
+
+
+@given(anything | st.text('"\\\u201d\uff02]\uff3d[,\n\u202e\u0301\u20dd\u3164 ab', max_size=200))
+def test_a_name_stays_in_its_quotes(name: str) -> None:
+    shown, quoted = shown_name(name), quoted_name(name)
+    assert not is_blank(shown)
+    assert len(shown) <= MAX_NAME_CHARS
+    assert shown.splitlines() == [shown]
+    assert unicodedata.category(shown[0]) not in ("Mn", "Me", "Mc", "Cf")
+    assert quoted[0] == quoted[-1] == '"'
+    assert not re.search(r'(?<!\\)(\\\\)*"', quoted[1:-1])
+    assert not set(quoted) & set("\u201c\u201d\uff02[]\uff3b\uff3d\n\r\u2028\u202e")
+    quoted.encode()
+    assert shown_name(shown) == shown
 
 
 @given(anything)
