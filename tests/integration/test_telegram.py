@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -209,7 +210,7 @@ async def test_an_update_that_comes_again_is_handed_in_again_with_its_number(
     assert intake.texts == ["once"]
 
 
-async def test_nothing_but_messages_is_asked_for_and_edits_are_nothing(
+async def test_edits_are_handed_in_as_edits_and_nothing_else_is_asked_for(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:
     intake = RecordingIntake()
@@ -220,7 +221,10 @@ async def test_nothing_but_messages_is_asked_for_and_edits_are_nothing(
         server.private_text("next")
         await intake.wait_messages(2)
     assert intake.texts == ["said", "next"]
-    assert server.calls_of("getUpdates")[0].params["allowed_updates"] == '["message"]'
+    (edit,) = intake.edits
+    assert (edit.message_id, edit.text) == (intake.messages[0].message_id, "said differently")
+    allowed = server.calls_of("getUpdates")[0].params["allowed_updates"]
+    assert json.loads(allowed) == ["message", "edited_message"]
 
 
 # --- states -------------------------------------------------------------------------------------

@@ -28,14 +28,9 @@ from gateway.platforms.contract import (
     SendUnavailable,
 )
 from gateway.platforms.telegram import render as rendering
-from gateway.platforms.telegram.client import (
-    BadMarkup,
-    ChatMoved,
-    NoSuchMessage,
-    TelegramClient,
-    TelegramSettings,
-)
+from gateway.platforms.telegram.client import TelegramClient, TelegramSettings
 from gateway.platforms.telegram.convert import PLATFORM, convert
+from gateway.platforms.telegram.failures import BadMarkup, ChatMoved, NoSuchMessage
 from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.polling import PollLoop, PollTimes
 

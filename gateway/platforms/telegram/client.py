@@ -1,39 +1,33 @@
-"""Owns the Bot API connection: the only place that knows python-telegram-bot (imported late)."""
+"""Owns the Bot API connection; only this and what it imports knows the SDK (imported late)."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from gateway import texts
 from gateway.platforms.contract import (
-    FetchError,
     FetchRefused,
     FetchUnavailable,
     PlatformConfigError,
     PlatformUnavailable,
-    SendFlood,
     SendRefused,
-    SendUnavailable,
     SendUnknown,
 )
-from gateway.platforms.telegram.convert import Me
+from gateway.platforms.telegram.convert import ALLOWED_UPDATES, Me
+from gateway.platforms.telegram.failures import Failures
 from gateway.platforms.telegram.files import FileServer
 from gateway.platforms.telegram.polling import PollConflict, PollFailed
+from gateway.platforms.telegram.transport import transport
 from gateway.tasks import spawn
-
-if TYPE_CHECKING:
-    from telegram.request import HTTPXRequest
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_DEFAULT_FLOOD_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _TOKEN_FORM = re.compile(r"[^\s/?#%]+")
 """Only what would break the address; whether the token is right, the server says."""
@@ -58,22 +52,6 @@ class TelegramSettings:
     """For a whole file; Telegram gives at most 20 MB."""
 
 
-class ChatMoved(Exception):
-    """The group has become a supergroup."""
-
-    def __init__(self, new_chat_id: str) -> None:
-        super().__init__(new_chat_id)
-        self.new_chat_id = new_chat_id
-
-
-class BadMarkup(Exception):
-    """The entities are refused; nothing was sent."""
-
-
-class NoSuchMessage(Exception):
-    """The message to answer is gone; nothing was sent."""
-
-
 class TelegramClient:
     """The bot's requests; whatever the SDK raises becomes an error of ours, without the token."""
 
@@ -88,18 +66,18 @@ class TelegramClient:
         for name in ("httpx", "httpcore", "telegram"):
             logger = logging.getLogger(name)
             logger.setLevel(max(logging.WARNING, logger.level))
-        self._token = token
+        self._failures = Failures(token)
         self._poll_timeout_seconds = settings.poll_timeout_seconds
         self._request_seconds = settings.connect_timeout_seconds + 2 * settings.send_timeout_seconds
         self._batches: list[Sequence[Any]] = []
-        self._polling = _request(
+        self._polling = transport(
             settings,
             connections=1,
             # The SDK adds the poll's own timeout to this.
             read_timeout_seconds=settings.poll_grace_seconds,
             batches=self._batches,
         )
-        self._sending = _request(
+        self._sending = transport(
             settings, connections=64, read_timeout_seconds=settings.send_timeout_seconds
         )
         self._bot = Bot(
@@ -109,7 +87,6 @@ class TelegramClient:
             request=self._sending,
             get_updates_request=self._polling,
         )
-
         self._fetch_seconds = settings.fetch_timeout_seconds
         self._file_base = f"{settings.base_file_url}{token}"
         self._files = FileServer(
@@ -151,7 +128,9 @@ class TelegramClient:
                 "(or telegram.base_url is wrong)"
             ) from None
         except TelegramError as exc:
-            raise PlatformUnavailable(f"telegram: {self._clean(exc)}") from self._cause(exc)
+            raise PlatformUnavailable(
+                f"telegram: {self._failures.clean(exc)}"
+            ) from self._failures.cause(exc)
         except TimeoutError as exc:
             raise PlatformUnavailable("telegram: no complete answer in time") from exc
         return Me(user.id, user.username or "", last_sent)
@@ -169,19 +148,23 @@ class TelegramClient:
             await self._bot.get_updates(
                 offset=offset,
                 timeout=self._poll_timeout_seconds if wait else 0,
-                allowed_updates=["message"],
+                allowed_updates=list(ALLOWED_UPDATES),
             )
         except Conflict as exc:
             if "webhook" in str(exc).lower():
                 await self._drop_webhook()
-                raise PollConflict(texts.WEBHOOK_REMOVED, healed=True) from self._cause(exc)
-            raise PollConflict(texts.SECOND_POLLER) from self._cause(exc)
+                raise PollConflict(texts.WEBHOOK_REMOVED, healed=True) from self._failures.cause(
+                    exc
+                )
+            raise PollConflict(texts.SECOND_POLLER) from self._failures.cause(exc)
         except InvalidToken:
             # May be a passing fault of a proxy: a new start asks who we are, and decides.
             raise PlatformUnavailable("telegram refused the token during a poll") from None
         except TelegramError as exc:
             asked_seconds = getattr(exc, "retry_after_seconds", 0.0)
-            raise PollFailed(self._clean(exc), asked_seconds) from self._cause(exc)
+            raise PollFailed(self._failures.clean(exc), asked_seconds) from self._failures.cause(
+                exc
+            )
         return self._batches.pop() if self._batches else []
 
     async def _drop_webhook(self) -> None:
@@ -192,7 +175,9 @@ class TelegramClient:
         try:
             await self._bot.delete_webhook(drop_pending_updates=False)
         except TelegramError as exc:
-            log.warning("the webhook could not be removed", extra={"error": self._clean(exc)})
+            log.warning(
+                "the webhook could not be removed", extra={"error": self._failures.clean(exc)}
+            )
 
     # --- sending
 
@@ -263,27 +248,16 @@ class TelegramClient:
         try:
             file = await self._bot.get_file(file_id)
         except TelegramError as exc:
-            raise self._fetch_error(exc) from self._cause(exc)
+            raise self._failures.fetching(exc) from self._failures.cause(exc)
         except Exception as exc:  # the SDK could not read the answer
             log.exception("telegram answered something strange about a file")
-            raise FetchUnavailable(texts.FILE_NOT_NOW) from self._cause(exc)
+            raise FetchUnavailable(texts.FILE_NOT_NOW) from self._failures.cause(exc)
         # The SDK has put the base in front, unless there is such a file on this machine.
         base, address = f"{self._file_base}/", str(file.file_path or "")
         if not address.startswith(base):
             raise FetchRefused(texts.FILE_ODD_PLACE)
         size = file.file_size
         return address[len(base) :], size if isinstance(size, int) and size >= 0 else None
-
-    def _fetch_error(self, exc: Exception) -> FetchError:
-        from telegram import error  # noqa: PLC0415 - see __init__
-
-        reason = self._clean(exc).lower()
-        log.info("file not found", extra={"platform": "telegram", "reason": reason})
-        if not isinstance(exc, error.BadRequest) or "temporarily" in reason:
-            return FetchUnavailable(texts.FILE_NOT_NOW)
-        if "too big" in reason:
-            return FetchRefused(texts.FILE_BEYOND_TELEGRAM)
-        return FetchRefused(texts.FILE_GONE)
 
     # --- failures
 
@@ -295,48 +269,14 @@ class TelegramClient:
             async with asyncio.timeout(self._request_seconds):
                 return await call()
         except TelegramError as exc:
-            raise self._send_error(exc) from self._cause(exc)
+            raise self._failures.sending(exc) from self._failures.cause(exc)
         except TimeoutError as exc:
             raise SendUnknown("no complete answer in time") from exc
         except (
             Exception
         ) as exc:  # the SDK could not read the answer; the message is out all the same
             log.exception("telegram answered something strange")
-            raise SendUnknown(type(exc).__name__) from self._cause(exc)
-
-    def _send_error(self, exc: Exception) -> Exception:
-        from telegram import error  # noqa: PLC0415 - see __init__
-
-        text = self._clean(exc)
-        flood_seconds = getattr(exc, "retry_after_seconds", None)
-        if flood_seconds is not None:
-            return SendFlood(flood_seconds)
-        match exc:
-            case error.ChatMigrated():
-                return ChatMoved(str(exc.new_chat_id))
-            case error.BadRequest():  # a NetworkError as well, so it has to be looked at first
-                return _bad_request(text)
-            case error.Forbidden():
-                return SendRefused(text)
-            case error.InvalidToken() | error.Conflict():
-                return SendUnavailable(text)
-            case error.NetworkError() if _never_left(exc):
-                return SendUnavailable(text)
-        return SendUnknown(text)
-
-    # --- secrets
-
-    def _clean(self, exc: BaseException) -> str:
-        return str(exc).replace(self._token, "[token]") or type(exc).__name__
-
-    def _cause(self, exc: BaseException) -> BaseException | None:
-        """The error to name as the cause, unless it (or what caused it) would show the token."""
-        seen: BaseException | None = exc
-        while seen is not None:
-            if self._token in f"{seen!r} {seen}":
-                return None
-            seen = seen.__cause__ or seen.__context__
-        return exc
+            raise SendUnknown(type(exc).__name__) from self._failures.cause(exc)
 
 
 def _number(text: str | None) -> int | None:
@@ -344,84 +284,3 @@ def _number(text: str | None) -> int | None:
         return None if text is None else int(text)
     except ValueError:
         raise SendRefused(f"{text!r} is no number of Telegram's") from None
-
-
-def _bad_request(text: str) -> Exception:
-    lower = text.lower()
-    if "entit" in lower:  # can't parse entities; entity with a wrong url; …
-        return BadMarkup(text)
-    if "replied" in lower and "not found" in lower:
-        return NoSuchMessage(text)
-    return SendRefused(text)
-
-
-def _never_left(exc: BaseException) -> bool:
-    """Did the request certainly not reach Telegram?"""
-    import httpx  # noqa: PLC0415 - comes with the SDK
-
-    cause = exc.__cause__
-    if isinstance(cause, RuntimeError) and "not initialized" in str(cause):
-        return True  # closed meanwhile
-    return isinstance(
-        cause,
-        httpx.ConnectError
-        | httpx.ConnectTimeout
-        | httpx.PoolTimeout
-        | httpx.ProxyError
-        | httpx.UnsupportedProtocol
-        | httpx.InvalidURL,
-    )
-
-
-def _request(
-    settings: TelegramSettings,
-    *,
-    connections: int,
-    read_timeout_seconds: float,
-    batches: list[Sequence[Any]] | None = None,
-) -> HTTPXRequest:
-    """The SDK's transport with some changes, all on its documented extension point.
-
-    Floods become an error with plain seconds (the SDK's own warns about itself when it is made),
-    and an answer that is not from Telegram itself becomes a network error whatever its status.
-    With ``batches``, raw updates are put aside there before the SDK reads them: it parses a batch
-    as a whole, so one update that it can not read would block the queue for ever.
-    """
-    from telegram.error import NetworkError, TelegramError  # noqa: PLC0415 - see TelegramClient
-    from telegram.request import HTTPXRequest  # noqa: PLC0415 - see TelegramClient
-
-    class Flood(TelegramError):
-        def __init__(self, retry_after_seconds: float) -> None:
-            super().__init__(f"flood control: retry after {retry_after_seconds:g} s")
-            self.retry_after_seconds = retry_after_seconds
-
-    class Transport(HTTPXRequest):
-        async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
-            code, payload = await super().do_request(*args, **kwargs)
-            if code == 429:
-                raise Flood(_flood_seconds(payload))
-            try:
-                body = json.loads(payload)
-            except ValueError:
-                # A page of some proxy: its status says nothing about the token or the chat.
-                raise NetworkError(f"HTTP status {code}, but no JSON") from None
-            if batches is not None and code == 200 and isinstance(body.get("result"), list):
-                batches.append(body["result"])
-                payload = b'{"ok":true,"result":[]}'
-            return code, payload
-
-    return Transport(
-        connection_pool_size=connections,
-        connect_timeout=settings.connect_timeout_seconds,
-        read_timeout=read_timeout_seconds,
-        write_timeout=settings.send_timeout_seconds,
-        pool_timeout=settings.connect_timeout_seconds,
-    )
-
-
-def _flood_seconds(payload: bytes) -> float:
-    try:
-        seconds = float(json.loads(payload)["parameters"]["retry_after"])
-    except (ValueError, TypeError, LookupError):
-        return _DEFAULT_FLOOD_SECONDS
-    return max(1.0, seconds)

@@ -10,6 +10,7 @@ from gateway.platforms.contract import InboundMessage
 from gateway.platforms.telegram.convert import Me, Said, convert, update_id
 
 ME = Me(42, "Post_Bot", {"-100": "77"})
+PHOTO = [{"file_id": "f1", "width": 90, "height": 90, "file_size": 5000}]
 
 
 def utf16(text: str) -> int:
@@ -52,6 +53,7 @@ def test_a_private_message() -> None:
         sent_at=1_800_000_000.0,
         update_id="1",
         addressed=True,
+        text_limit=4096,
     )
 
 
@@ -118,7 +120,6 @@ def test_a_command_in_the_middle_is_only_text() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        {"update_id": 1, "edited_message": update(text="x")["message"]},
         {"update_id": 1, "channel_post": update("channel", text="x")["message"]},
         {"update_id": 1, "callback_query": {"id": "1"}},
         {"update_id": 1, "hologram": {}},
@@ -126,7 +127,6 @@ def test_a_command_in_the_middle_is_only_text() -> None:
         update("channel", text="x"),
         update(new_chat_members=[{"id": 1}]),
         update(pinned_message={}),
-        update(migrate_to_chat_id=-1),
         update(text="beep", **{"from": {"id": 3, "is_bot": True, "first_name": "R"}}),
         update(text="x", **{"from": None}),
         update(text="copied", is_automatic_forward=True, sender_chat={"id": -5, "title": "C"}),
@@ -163,29 +163,17 @@ def test_an_anonymous_admin_and_a_channel_speak_as_themselves() -> None:
     assert (message.sender_id, message.sender_name, message.sender_is_bot) == ("-100", "G", False)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"photo": [{"file_id": "1"}]}, "[photo]"),
-        ({"photo": [{}], "caption": "see"}, "see\n[photo]"),
-        ({"document": {"file_name": "a.txt"}}, "[file: a.txt]"),
-        ({"animation": {"file_name": "x.gif"}, "document": {}}, "[animation: x.gif]"),
-        ({"voice": {"duration": 1}}, "[voice message]"),
-        ({"sticker": {"emoji": "😀"}}, "[sticker: 😀]"),
-        ({"venue": {"title": "Inn"}, "location": {"latitude": 1}}, "[place: Inn]"),
-        ({"poll": {"question": "Why?"}}, "[poll: Why?]"),
-    ],
-)
-def test_media_become_words(fields: dict[str, Any], said: str) -> None:
-    assert read(update("private", **fields)).text == said
-
-
 def test_a_caption_addresses_and_commands_as_a_text_does() -> None:
     caption = "@post_bot what is it"
-    raw = update(photo=[{}], caption=caption, caption_entities=[mark(caption, "@post_bot")])
+    raw = update(photo=PHOTO, caption=caption, caption_entities=[mark(caption, "@post_bot")])
     message = read(raw)
-    assert (message.addressed, message.text) == (True, "what is it\n[photo]")
-    assert read(update(photo=[{}], media_group_id="7")).album_id == "7"
+    assert (message.addressed, message.text) == (True, "what is it")
+    assert [file.ref for file in message.attachments] == ["f1"]
+    caption = "/compress@post_bot plans"
+    command = mark(caption, "/compress@post_bot", "bot_command")
+    raw = update(photo=PHOTO, caption=caption, caption_entities=[command])
+    assert (read(raw).text, read(raw).addressed) == ("/compress plans", True)
+    assert read(update(photo=PHOTO, media_group_id="7")).album_id == "7"
 
 
 def replied(user_id: int, message_id: int = 70, **fields: Any) -> dict[str, Any]:
@@ -202,7 +190,7 @@ def test_replies() -> None:
     chosen = update(text="why", reply_to_message=replied(42, 77), quote={"text": "for"})
     assert read(chosen).quoted_text == "for"
     assert read(update(text="why", reply_to_message={"message_id": 3})).quoted_text is None
-    photo = {"message_id": 3, "photo": [{}]}
+    photo = {"message_id": 3, "photo": PHOTO}
     assert read(update(text="why", reply_to_message=photo)).quoted_text == "[photo]"
 
 

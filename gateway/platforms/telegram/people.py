@@ -1,0 +1,55 @@
+"""Owns whose words a message holds: who speaks, and who is only passed on (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.messages import clean_text
+from gateway.platforms.telegram.values import identifier
+
+_CHANNEL_FORWARDER = 777000
+"""The account in whose name Telegram copies channel posts into a linked group."""
+
+
+def speaker(message: Mapping[str, Any], my_id: int) -> tuple[str, str] | None:
+    """Id and name of whoever speaks; None if that is a bot or nobody.
+
+    An anonymous admin speaks as the group, and somebody may speak as a channel: Telegram then
+    shows a bot of its own as the sender, and the chat in ``sender_chat`` is the one that counts.
+    """
+    voice = message.get("sender_chat")
+    if voice is not None:
+        return identifier(voice["id"]), _title(voice)
+    person = message.get("from")
+    if person is None or person.get("is_bot"):
+        return None
+    if person["id"] in (_CHANNEL_FORWARDER, my_id):
+        return None
+    return identifier(person["id"]), _person(person)
+
+
+def forwarded_from(message: Mapping[str, Any]) -> str | None:
+    """Whose words are passed on; None: the sender's own. What an inline bot wrote is the bot's."""
+    origin = message.get("forward_origin")
+    if origin is not None:
+        for key in ("sender_user", "sender_chat", "chat"):
+            if origin.get(key):
+                who = _person(origin[key]) if key == "sender_user" else _title(origin[key])
+                return clean_text(who)
+        return clean_text(str(origin.get("sender_user_name") or ""))
+    if message.get("forward_date") is not None:  # a server of before the origin had a type
+        return clean_text(str(message.get("forward_sender_name") or ""))
+    if message.get("via_bot") is not None:
+        return clean_text(_person(message["via_bot"]))
+    return None
+
+
+def _person(person: Mapping[str, Any]) -> str:
+    names = (person.get("first_name"), person.get("last_name"))
+    full = " ".join(str(name) for name in names if name)
+    return full or str(person.get("username") or "")
+
+
+def _title(chat: Mapping[str, Any]) -> str:
+    return str(chat.get("title") or chat.get("username") or "")

@@ -1,0 +1,73 @@
+"""Owns which messages are the rest of one that was addressed to the bot (pure).
+
+In a group only one picture of an album carries the caption with the mention, and only the first
+piece of a long paste begins with it. The others are meant for the bot as well.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gateway.platforms.contract import InboundMessage
+
+CLOSE_SECONDS = 3.0
+"""Pieces of one paste leave the app in one go; the dates are in whole seconds."""
+CUT_SHARE = 0.75
+"""Of the limit: apps rather cut at the end of a paragraph than in a word."""
+_KEPT = 1_000
+
+Place = tuple[str, str | None, str]
+"""Chat, topic, sender."""
+
+
+class Pieces:
+    """Remembers for a while what was addressed to the bot in groups."""
+
+    def __init__(self) -> None:
+        self._albums: OrderedDict[tuple[Place, str], None] = OrderedDict()
+        self._cut: OrderedDict[Place, float] = OrderedDict()
+        """Date of the newest piece behind which another one may come."""
+
+    def learn(self, messages: Iterable[InboundMessage]) -> None:
+        """Look ahead: the caption may stand on any picture of an album, also on the last one."""
+        for message in messages:
+            if message.addressed and message.album_id is not None:
+                self._albums[_place(message), message.album_id] = None
+                self._albums.move_to_end((_place(message), message.album_id))
+        while len(self._albums) > _KEPT:
+            self._albums.popitem(last=False)
+
+    def complete(self, message: InboundMessage) -> InboundMessage:
+        """The next message, addressed to the bot if it goes on with one that was."""
+        if message.chat_kind == "direct":
+            return message
+        self.learn((message,))
+        place = _place(message)
+        cut_at = self._cut.pop(place, None)
+        if not message.addressed and self._goes_on(message, cut_at):
+            message = replace(message, addressed=True)
+        if message.addressed and _may_be_cut(message):
+            self._cut[place] = message.sent_at
+            if len(self._cut) > _KEPT:
+                self._cut.popitem(last=False)
+        return message
+
+    def _goes_on(self, message: InboundMessage, cut_at: float | None) -> bool:
+        if message.album_id is not None:
+            return (_place(message), message.album_id) in self._albums
+        if cut_at is None or message.attachments or message.forwarded_from is not None:
+            return False
+        return abs(message.sent_at - cut_at) <= CLOSE_SECONDS
+
+
+def _place(message: InboundMessage) -> Place:
+    return (message.chat_id, message.thread_id, message.sender_id)
+
+
+def _may_be_cut(message: InboundMessage) -> bool:
+    if message.text_limit is None or message.attachments or message.forwarded_from is not None:
+        return False
+    units = len(message.text.encode("utf-16-le", "surrogatepass")) // 2
+    return units >= CUT_SHARE * message.text_limit

@@ -1,0 +1,84 @@
+"""Owns the SDK's transport with some changes, all on its documented extension point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from telegram.request import HTTPXRequest
+
+    from gateway.platforms.telegram.client import TelegramSettings
+
+_DEFAULT_FLOOD_SECONDS = 30.0
+_LONGEST_DIGITS = 100
+
+
+def transport(
+    settings: TelegramSettings,
+    *,
+    connections: int,
+    read_timeout_seconds: float,
+    batches: list[Sequence[Any]] | None = None,
+) -> HTTPXRequest:
+    """One connection pool.
+
+    Floods become an error with plain seconds (the SDK's own warns about itself when it is made),
+    and an answer that is not from Telegram itself becomes a network error whatever its status.
+    With ``batches``, raw updates are put aside there before the SDK reads them: it parses a batch
+    as a whole, so one update that it can not read would block the queue for ever.
+    """
+    from telegram.error import NetworkError, TelegramError  # noqa: PLC0415 - see TelegramClient
+    from telegram.request import HTTPXRequest  # noqa: PLC0415 - see TelegramClient
+
+    class Flood(TelegramError):
+        def __init__(self, retry_after_seconds: float) -> None:
+            super().__init__(f"flood control: retry after {retry_after_seconds:g} s")
+            self.retry_after_seconds = retry_after_seconds
+
+    class Transport(HTTPXRequest):
+        async def do_request(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
+            code, payload = await super().do_request(*args, **kwargs)
+            if code == 429:
+                raise Flood(_flood_seconds(payload))
+            body = _object(payload)
+            if body is None:
+                # A page of some proxy: its status says nothing about the token or the chat.
+                raise NetworkError(f"HTTP status {code}, but no JSON")
+            if batches is not None and code == 200:
+                if not isinstance(body.get("result"), list):
+                    raise NetworkError("the answer to a poll is no list")
+                batches.append(body["result"])
+                payload = b'{"ok":true,"result":[]}'
+            return code, payload
+
+    return Transport(
+        connection_pool_size=connections,
+        connect_timeout=settings.connect_timeout_seconds,
+        read_timeout=read_timeout_seconds,
+        write_timeout=settings.send_timeout_seconds,
+        pool_timeout=settings.connect_timeout_seconds,
+    )
+
+
+def _object(payload: bytes) -> dict[str, Any] | None:
+    try:
+        body = json.loads(payload, parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _integer(digits: str) -> int | float:
+    """One absurd number is no reason not to read the rest; Python itself would give up on it."""
+    return int(digits) if len(digits) <= _LONGEST_DIGITS else float(digits)
+
+
+def _flood_seconds(payload: bytes) -> float:
+    body = _object(payload) or {}
+    try:
+        seconds = float(body["parameters"]["retry_after"])
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return _DEFAULT_FLOOD_SECONDS
+    return max(1.0, seconds)
