@@ -17,6 +17,10 @@ LOOKED_AT_BYTES = 64 * 1024
 """Of the beginning, to tell text from the rest."""
 
 _BEGINNINGS: tuple[tuple[bytes, str], ...] = (
+    # Pictures of which no size can be read: damaged ones.
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
     (b"%PDF-", PDF),
     (b"PK\x03\x04", "application/zip"),
     (b"PK\x05\x06", "application/zip"),
@@ -75,7 +79,8 @@ def media_type_of(data: bytes) -> str:
     if picture is not None:
         return picture.media_type
     for beginning, found in _BEGINNINGS:
-        if data.startswith(beginning):
+        # Words begin with letters as well.
+        if data.startswith(beginning) and not (beginning.isalnum() and looks_like_text(data)):
             return found
     if data[:4] == b"RIFF":
         return {b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}.get(data[8:12], BINARY)
@@ -165,8 +170,13 @@ def _jpeg(raw: bytes) -> PictureSize | None:
     return None
 
 
+_BMP_HEADS = (40, 52, 56, 64, 108, 124)
+
+
 def _bmp(raw: bytes) -> PictureSize | None:
-    if raw[:2] != b"BM" or len(raw) < 26 or int.from_bytes(raw[14:18], "little") < 40:
+    if raw[:2] != b"BM" or len(raw) < 26:
+        return None
+    if int.from_bytes(raw[14:18], "little") not in _BMP_HEADS:  # a text may begin so, too
         return None
     width, height = struct.unpack("<ii", raw[18:26])
     return PictureSize("image/bmp", abs(width), abs(height))

@@ -87,7 +87,7 @@ def fit_picture(data: bytes) -> ShownPicture:
     """`PictureMaker.fit`, in the thread of the caller."""
     found = picture_size(data)
     if found is None:
-        raise PictureUnfit("it is no picture")
+        raise PictureUnfit("it is damaged")
     # Before any library sees it: some set memory aside for the whole canvas when they open it.
     _require_bounds(found.media_type, found.width, found.height)
     import PIL.Image  # noqa: PLC0415 - heavy, and most days nobody sends a picture
@@ -112,12 +112,12 @@ def _require_bounds(media_type: str, width: int, height: int) -> None:
 
 def _fit(image: Image, data: bytes, media_type: str) -> ShownPicture:
     width, height = image.size
-    orientation = _orientation(image)
-    if orientation in _SWAPPED:
-        width, height = height, width
     if media_type == "image/jpeg":
         image.draft("RGB", (LONG_SIDE_PIXELS, LONG_SIDE_PIXELS))
     image.load()  # to the end: half a picture is damaged, whatever its head says
+    orientation = _orientation(image)  # only now: asking for it loads some kinds, and once only
+    if orientation in _SWAPPED:
+        width, height = height, width
     small = max(width, height) <= LONG_SIDE_PIXELS and len(data) <= MAX_SHOWN_BYTES
     usual = media_type in SHOWN_TYPES and image.mode != "CMYK"
     if small and usual and orientation not in _TURNS:
