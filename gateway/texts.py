@@ -11,6 +11,10 @@ STOPPED = "Stopped."
 SECOND_POLLER = (
     "another program polls with this bot's token; end it, or give one of the two its own bot"
 )
+WEBHOOK_ELSEWHERE = (
+    "another address was set for this bot's updates, or none; set again (if this comes back, "
+    "another program uses this bot's token)"
+)
 WEBHOOK_REMOVED = (
     "a webhook was set for this bot and stood in the way of polling; removed (if it comes back, "
     "another program uses this bot's token)"
@@ -236,6 +240,16 @@ FILES_TOO_LARGE = "those files were too much at once; please send it again on it
 FILE_NOT_STORED = "my storage does not take it right now; please send it again later"
 FILE_NOT_WAITED_FOR = "loading it was stopped; sending it again would bring it"
 """Why a file is missing: each goes on after a colon."""
+
+
+def webhook_failing(pending: int, error: str) -> str:
+    """Updates wait at Telegram and do not arrive here."""
+    waiting = "an update waits" if pending == 1 else f"{pending:,} updates wait"
+    said = f" (it says: {error})" if error else ""
+    return (
+        f"{waiting} at Telegram and can not be delivered{said}; check telegram.webhook.url, the "
+        "reverse proxy and its certificate"
+    )
 
 
 def file_too_large(limit_bytes: int) -> str:

@@ -33,6 +33,7 @@ from gateway.platforms.telegram.convert import PLATFORM, convert
 from gateway.platforms.telegram.failures import BadMarkup, ChatMoved, NoSuchMessage
 from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.polling import PollLoop, PollTimes
+from gateway.platforms.telegram.webhook import Webhook, hook_name
 
 log = logging.getLogger(__name__)
 
@@ -77,18 +78,20 @@ class TelegramPlatform:
         await client.renew_polling()
         me = await client.me(self._last_sent)
         self._bot_id = str(me.id)
-        loop = PollLoop(
-            client,
-            Incoming(lambda update: convert(update, me), self._bot_id, intake, report, self._clock),
-            report,
-            self._clock,
-            PollTimes(
-                self._settings.poll_timeout_seconds,
-                self._settings.poll_grace_seconds,
-                self._settings.conflict_quiet_seconds,
-            ),
+        incoming = Incoming(
+            lambda update: convert(update, me), self._bot_id, intake, report, self._clock
         )
-        await loop.run()
+        settings, clock = self._settings, self._clock
+        if settings.webhook is not None:
+            name = hook_name(settings.token.strip())
+            await Webhook(settings.webhook, client.webhook, name, incoming, report, clock).run()
+            return
+        times = PollTimes(
+            settings.poll_timeout_seconds,
+            settings.poll_grace_seconds,
+            settings.conflict_quiet_seconds,
+        )
+        await PollLoop(client, incoming, report, clock, times).run()
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         silent_seconds = self._silent_seconds(address.chat_id)

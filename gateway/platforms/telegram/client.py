@@ -14,6 +14,7 @@ from gateway.platforms.contract import (
     FetchRefused,
     FetchUnavailable,
     PlatformConfigError,
+    PlatformError,
     PlatformUnavailable,
     SendRefused,
     SendUnknown,
@@ -23,6 +24,8 @@ from gateway.platforms.telegram.failures import Failures
 from gateway.platforms.telegram.files import FileServer
 from gateway.platforms.telegram.polling import PollConflict, PollFailed
 from gateway.platforms.telegram.transport import transport
+from gateway.platforms.telegram.webhook import WebhookSettings
+from gateway.platforms.telegram.webhook_calls import WebhookCalls
 from gateway.tasks import spawn
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ class TelegramSettings:
     """Beyond the poll's own timeout; a poll that takes longer is stuck."""
     conflict_quiet_seconds: float = 60.0
     """Without a conflict for so long, nobody else polls any more."""
+    webhook: WebhookSettings | None = None
+    """None: polling."""
     connect_timeout_seconds: float = 10.0
     send_timeout_seconds: float = 20.0
     """Waiting for an answer to a request."""
@@ -87,6 +92,7 @@ class TelegramClient:
             request=self._sending,
             get_updates_request=self._polling,
         )
+        self.webhook = WebhookCalls(self._bot, self._failures)
         self._fetch_seconds = settings.fetch_timeout_seconds
         self._file_base = f"{settings.base_file_url}{token}"
         self._files = FileServer(
@@ -169,15 +175,11 @@ class TelegramClient:
 
     async def _drop_webhook(self) -> None:
         """Polling is what the configuration asks for; a webhook of before stands in its way."""
-        from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
-
         log.warning("a webhook was set for this bot; removed, because polling is configured")
         try:
-            await self._bot.delete_webhook(drop_pending_updates=False)
-        except TelegramError as exc:
-            log.warning(
-                "the webhook could not be removed", extra={"error": self._failures.clean(exc)}
-            )
+            await self.webhook.remove()
+        except PlatformError as exc:
+            log.warning("the webhook could not be removed", extra={"error": str(exc)})
 
     # --- sending
 
