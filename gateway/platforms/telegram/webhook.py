@@ -1,0 +1,268 @@
+"""Owns receiving by webhook: the address set at Telegram, what is posted there, and its health."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from agent.errors import StoreUnavailable
+from agent.ports import Clock
+from gateway import texts
+from gateway.platforms.contract import PlatformState, PlatformUnavailable, Report
+from gateway.platforms.telegram.convert import PLATFORM, chat_of
+from gateway.platforms.telegram.incoming import Incoming
+from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel, WebhookDoor
+
+log = logging.getLogger(__name__)
+
+STORE_DOWN = "the store is not available"
+_LONGEST_DIGITS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """Where Telegram reaches us, and where that arrives."""
+
+    url: str
+    """As Telegram sees it; the part that nobody guesses is put behind it."""
+    secret: str | None = field(default=None, repr=False)
+    """None: a new one with each start."""
+    door: DoorSettings = field(default_factory=DoorSettings)
+    max_connections: int = 10
+    """So many posts Telegram may have under way; it never has two of one chat."""
+    check_seconds: float = 20.0
+    """How often Telegram is asked how it goes; two checks notice what goes wrong."""
+    again_seconds: float = 60.0
+    """How often the address is set anew while nothing arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookInfo:
+    """What Telegram says of the webhook."""
+
+    url: str
+    pending: int
+    last_error_at: float | None = None
+    """By Telegram's clock; only ever compared with itself."""
+    last_error: str = ""
+
+
+class TokenRefused(PlatformUnavailable):
+    """A new start has to find out whether it is really gone."""
+
+
+class Hooks(Protocol):
+    """The Bot API's calls about webhooks. Pending updates are never dropped by any of them."""
+
+    async def set(self, url: str, secret: str, max_connections: int) -> None:
+        """Have updates posted there.
+
+        Raises:
+            PlatformConfigError: Telegram does not take this address.
+            PlatformUnavailable: no usable answer.
+        """
+        ...
+
+    async def remove(self) -> None:
+        """Have them posted nowhere.
+
+        Raises:
+            PlatformUnavailable: no usable answer.
+        """
+        ...
+
+    async def info(self) -> WebhookInfo:
+        """How it goes.
+
+        Raises:
+            TokenRefused: maybe for good.
+            PlatformUnavailable: no usable answer.
+        """
+        ...
+
+
+class Health(StrEnum):
+    """What is to be made of what Telegram says."""
+
+    WELL = "well"
+    ELSEWHERE = "elsewhere"
+    """Another address is set than ours, or none."""
+    FAILING = "failing"
+    """Updates wait, and do not arrive here."""
+
+
+def judge(url: str, before: WebhookInfo | None, info: WebhookInfo, *, delivered: bool) -> Health:
+    """How the webhook is. ``before``: as of the last check since it was set; None: there is none.
+
+    ``delivered``: something has arrived since then. Errors of before count for nothing: they may be
+    of the time in which we were not there.
+    """
+    if info.url != url:
+        return Health.ELSEWHERE
+    if info.pending == 0 or delivered or before is None:
+        return Health.WELL
+    new_error = bool(info.last_error) and info.last_error_at != before.last_error_at
+    if new_error or 0 < before.pending <= info.pending:
+        return Health.FAILING
+    return Health.WELL
+
+
+def hook_name(token: str) -> str:
+    """The part of the address that nobody guesses: always the same one for a token."""
+    return hmac.new(token.encode(), b"posthouse webhook", hashlib.sha256).hexdigest()[:40]
+
+
+class Webhook:
+    """One bot's receiving by webhook; `run` until it is cancelled."""
+
+    def __init__(
+        self,
+        settings: WebhookSettings,
+        hooks: Hooks,
+        name: str,
+        incoming: Incoming,
+        report: Report,
+        clock: Clock,
+    ) -> None:
+        """``name``: see `hook_name`."""
+        self._settings = settings
+        self._hooks = hooks
+        self._incoming = incoming
+        self._report = report
+        self._clock = clock
+        self._secret = settings.secret or secrets.token_urlsafe(32)
+        self._url = f"{settings.url.rstrip('/')}/{name}"
+        self._queues = Queues()
+        self._store_down = False
+        self._before: WebhookInfo | None = None
+        self._set_at = 0.0
+        self._seen_delivered = self._seen_refused = 0
+        self.door = WebhookDoor(settings.door, Key(name, self._secret), self._take, clock)
+
+    async def run(self) -> None:
+        """Listen, have Telegram post here, and look after it.
+
+        Raises:
+            PlatformConfigError: Telegram does not take our address.
+            PlatformUnavailable: the port is taken, or Telegram can not be reached at the start.
+        """
+        async with self.door.open():
+            await self._set()
+            while True:
+                await self._check()
+                await self._clock.sleep(self._settings.check_seconds)
+
+    # --- what is posted
+
+    async def _take(self, parcel: Parcel) -> None:
+        try:
+            await self._store(parcel)
+        except StoreUnavailable:
+            self._store_down = True
+            self._report(PlatformState.DEGRADED, STORE_DOWN)
+            raise
+        if self._store_down:
+            self._store_down = False
+            self._report(PlatformState.RUNNING, "")
+
+    async def _store(self, parcel: Parcel) -> None:
+        """What could be no update is kept, and taken: refused, it would come again for ever."""
+        if not parcel.whole:
+            await self._incoming.set_aside(_text(parcel.body), "too large")
+            return
+        try:
+            update = json.loads(parcel.body, parse_int=_integer)
+        except (ValueError, RecursionError) as error:
+            await self._incoming.set_aside(_text(parcel.body), f"no JSON: {type(error).__name__}")
+            return
+        async with self._queues.turn(chat_of(update) or ""):
+            await self._incoming.take(update)
+
+    # --- how it goes
+
+    async def _set(self) -> None:
+        await self._hooks.set(self._url, self._secret, self._settings.max_connections)
+        self._set_at, self._before = self._clock.monotonic(), None
+
+    async def _check(self) -> None:
+        delivered = self.door.delivered > self._seen_delivered
+        self._seen_delivered = self.door.delivered
+        self._tell_of_strangers()
+        try:
+            info = await self._hooks.info()
+            health = judge(self._url, self._before, info, delivered=delivered)
+            match health:
+                case Health.WELL if self._store_down:
+                    self._report(PlatformState.DEGRADED, STORE_DOWN)
+                case Health.WELL:
+                    self._report(PlatformState.RUNNING, "")
+                case Health.ELSEWHERE:
+                    self._report(PlatformState.DEGRADED, texts.WEBHOOK_ELSEWHERE)
+                    log.warning("another webhook was set; set again", extra={"platform": PLATFORM})
+                    await self._set()
+                    return
+                case Health.FAILING:
+                    await self._failing(info)
+            self._before = info
+        except TokenRefused:
+            raise
+        except PlatformUnavailable as error:  # what is posted here is taken all the same
+            self._report(PlatformState.DEGRADED, str(error))
+
+    async def _failing(self, info: WebhookInfo) -> None:
+        reason = texts.webhook_failing(info.pending, info.last_error)
+        self._report(PlatformState.DEGRADED, reason)
+        if self._clock.monotonic() - self._set_at < self._settings.again_seconds:
+            return
+        # Telegram waits longer after each failure; set anew it begins at once. Set to what it is
+        # set to already, it would not even look.
+        log.warning("webhook set again", extra={"platform": PLATFORM, "reason": reason})
+        await self._hooks.remove()
+        await self._set()
+        self._before = info
+
+    def _tell_of_strangers(self) -> None:
+        new, self._seen_refused = self.door.refused - self._seen_refused, self.door.refused
+        if new:
+            log.info("strangers at the webhook", extra={"requests": new})
+
+
+class Queues:
+    """Whoever comes for the same key takes turns, as they came."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, list[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncIterator[None]:
+        """One's turn."""
+        lock, here = self._locks.setdefault(key, (asyncio.Lock(), []))
+        here.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            here.pop()
+            if not here:
+                del self._locks[key]
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "backslashreplace")
+
+
+def _integer(digits: str) -> int | float:
+    """One absurd number is no reason not to read the rest; Python itself would give up on it."""
+    return int(digits) if len(digits) <= _LONGEST_DIGITS else float(digits)
