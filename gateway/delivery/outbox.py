@@ -200,6 +200,8 @@ class Delivery:
                     await platform.typing(address)
                 except asyncio.CancelledError:
                     raise
+                except SendFlood as exc:
+                    self._budget(_chat(address)).silence(exc.retry_after_seconds)
                 except Exception:  # the supervised border of a platform: only an ornament
                     log.debug("typing failed", exc_info=True)
             await self._clock.sleep(self._settings.typing_every_seconds)
