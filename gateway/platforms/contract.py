@@ -253,7 +253,11 @@ class Platform(Protocol):
         ...
 
     async def typing(self, address: Address) -> None:
-        """Show that an answer is being written; failures are swallowed and logged."""
+        """Show that an answer is being written; all other failures are swallowed and logged.
+
+        Raises:
+            SendFlood: too much was sent to this chat; who sends there has to wait as well.
+        """
         ...
 
     async def close(self) -> None:

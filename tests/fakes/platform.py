@@ -18,6 +18,7 @@ from gateway.platforms.contract import (
     PlatformState,
     Report,
     SendError,
+    SendFlood,
 )
 
 BLANK = "(nothing to say)"
@@ -76,6 +77,8 @@ class FakePlatform:
     calls: list[tuple[float, str, int, bool]] = field(default_factory=list)
     """Every call of `send`: time, chat, part id, repeat."""
     typed: list[tuple[float, str]] = field(default_factory=list)
+    typing_flood: SendFlood | None = None
+    """Raised by every `typing`."""
     failures: deque[Failure] = field(default_factory=deque)
     blocked: dict[str, SendError] = field(default_factory=dict)
     gate: asyncio.Event | None = None
@@ -148,6 +151,8 @@ class FakePlatform:
 
     async def typing(self, address: Address) -> None:
         self.typed.append((self._time(), address.chat_id))
+        if self.typing_flood is not None:
+            raise self.typing_flood
 
     async def close(self) -> None:
         self.closed += 1

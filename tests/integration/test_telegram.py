@@ -27,7 +27,6 @@ from gateway.platforms.contract import (
 from gateway.platforms.telegram.adapter import TelegramPlatform
 from gateway.platforms.telegram.client import TelegramSettings
 from gateway.platforms.telegram.render import REPEAT_MARK
-from tests.fakes.clock import FakeClock
 from tests.fakes.intake import RecordingIntake, Reports
 from tests.fakes.telegram_server import GROUP, TOKEN, USER, Fault, TelegramServer
 
@@ -84,10 +83,13 @@ async def running(
             await task
 
 
+BOT = TOKEN.partition(":")[0]
+
+
 def address(chat_id: int = USER, thread: int | None = None, reply: int | None = None) -> Address:
     return Address(
         "telegram",
-        "1",
+        BOT,
         str(chat_id),
         None if thread is None else str(thread),
         None if reply is None else str(reply),
@@ -425,38 +427,92 @@ async def test_a_migrated_group_is_followed_and_remembered(
     # The old message's number means nothing in the new chat.
     assert server.sent[0].reply_to is None
     assert len(server.calls_of("sendMessage")) == 3
+    # Nobody was there to be told; whoever is there next is told first.
+    intake = RecordingIntake()
+    server.updates.drop_pending()
+    async with running(telegram, intake) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    assert intake.moves == [(str(GROUP), "-1009")]
+    # And a platform made anew knows it from there, without asking the old chat.
+    other = TelegramPlatform(settings(server), HurriedClock())
+    async with running(other, intake) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+    await other.send(address(GROUP), part("three"))
+    assert server.visible_texts(-1009) == ["one", "two", "three"]
+    assert len(server.calls_of("sendMessage")) == 4
+    assert len(intake.moves) == 1
+    await other.close()
 
 
-async def test_flood_control_silences_the_chat_and_no_other(server: TelegramServer) -> None:
-    clock = FakeClock()
-    platform = TelegramPlatform(settings(server), clock)
+async def test_a_move_learned_by_a_send_is_told_and_a_failing_store_does_not_stop_the_send(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    server.group_text("hi", mention=True)
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+        server.fault(Fault.migrate(-1009, chat_id=GROUP))
+        server.add_group(-1009)
+        intake.failures = 1
+        await telegram.send(address(GROUP), part("one"))
+        assert (server.visible_texts(-1009), intake.moves) == (["one"], [])
+        server.fault(Fault.migrate(-1010, chat_id=-1009))
+        server.add_group(-1010)
+        await telegram.send(address(GROUP), part("two"))
+    assert server.visible_texts(-1010) == ["two"]
+    assert intake.moves == [(str(GROUP), "-1009"), ("-1009", "-1010")]
+
+
+@pytest.mark.parametrize("where", [GROUP, 77])
+async def test_a_move_to_where_no_chat_can_be_is_refused(
+    server: TelegramServer, telegram: TelegramPlatform, where: int
+) -> None:
+    server.group_text("hi", mention=True)
+    server.fault(Fault.migrate(where, chat_id=GROUP, times=None))
+    with pytest.raises(SendRefused):
+        await telegram.send(address(GROUP), part("one"))
+    assert len(server.calls_of("sendMessage")) == 1
+
+
+async def test_both_notices_of_a_move_are_handed_in(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    intake = RecordingIntake()
+    async with running(telegram, intake) as (reports, _):
+        await reports.wait(PlatformState.RUNNING)
+        server.migrate(GROUP, -1009)
+        await intake.until(lambda: len(intake.moves) == 2)
+    assert intake.moves == [(str(GROUP), "-1009")] * 2
+    assert intake.messages == []
+
+
+async def test_nothing_goes_out_for_another_bot(
+    server: TelegramServer, telegram: TelegramPlatform, caplog: pytest.LogCaptureFixture
+) -> None:
     server.private_text("x")
-    server.private_text("y", user_id=222)
-    server.fault(Fault.flood(37, "sendMessage", chat_id=USER))
-    with pytest.raises(SendFlood) as caught:
-        await platform.send(address(), part())
-    assert caught.value.retry_after_seconds == 37
-    calls = len(server.calls)
-    await platform.typing(address())
-    with pytest.raises(SendFlood) as caught:
-        await platform.send(address(), part())
-    assert caught.value.retry_after_seconds == pytest.approx(37)
-    assert len(server.calls) == calls, "nothing at all goes to a chat under flood control"
-    await platform.send(address(222), part())
-    await clock.advance(37.5)
-    await platform.send(address(), part())
-    assert server.visible_texts(USER) == ["hello"]
-    await platform.close()
+    other = Address("telegram", "4711", str(USER))
+    for _ in range(2):
+        with pytest.raises(SendUnavailable, match="another bot"):
+            await telegram.send(other, part())
+        await telegram.typing(other)
+    assert len(server.calls) == 0
+    assert caplog.text.count("another bot") == 1
+    await telegram.send(address(), part("mine"))
+    assert server.visible_texts(USER) == ["mine"]
 
 
-async def test_flood_control_of_typing_counts_for_sends(
+async def test_flood_control_is_told_with_its_seconds(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:
     server.private_text("x")
-    server.fault(Fault.flood(1000, "sendChatAction"))
-    await telegram.typing(address())
-    with pytest.raises(SendFlood):
+    server.fault(Fault.flood(37, "sendMessage", chat_id=USER))
+    with pytest.raises(SendFlood) as caught:
         await telegram.send(address(), part())
+    assert caught.value.retry_after_seconds == 37
+    server.fault(Fault.flood(1000, "sendChatAction"))
+    with pytest.raises(SendFlood) as caught:
+        await telegram.typing(address())
+    assert caught.value.retry_after_seconds == 1000
 
 
 @pytest.mark.parametrize(
@@ -551,7 +607,7 @@ async def test_sends_still_go_out_after_receiving_has_stopped(
 async def test_an_address_that_is_no_number_is_refused(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:
-    for where in (Address("telegram", "1", "nonsense"), Address("telegram", "1", "5", "x")):
+    for where in (Address("telegram", BOT, "nonsense"), Address("telegram", BOT, "5", "x")):
         with pytest.raises(SendRefused):
             await telegram.send(where, part())
         await telegram.typing(where)

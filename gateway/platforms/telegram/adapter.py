@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from agent.errors import StoreUnavailable
 from agent.ports import Clock
 from gateway import texts
 from gateway.platforms.contract import (
@@ -38,6 +40,7 @@ from gateway.platforms.telegram.webhook import Webhook, hook_name
 log = logging.getLogger(__name__)
 
 _KEPT_CHATS = 10_000
+_GROUP = re.compile(r"-[0-9]{1,16}")
 _TYPING_SECONDS = 5.0
 
 
@@ -52,9 +55,13 @@ class TelegramPlatform:
         self._clock = clock
         self._client: TelegramClient | None = None
         self._closed = False
-        self._bot_id: str | None = None
+        self._bot_id = _id_in(settings.token)
+        self._intake: Intake | None = None
         self._moved: dict[str, str] = {}
-        self._silent_until: dict[str, float] = {}
+        self._untold: dict[str, str] = {}
+        """Moves that the intake has not been told of."""
+        self._foreign: set[str] = set()
+        """Bots of before, for which answers are still owed; each is logged once."""
         self._last_sent: OrderedDict[str, str] = OrderedDict()
 
     @property
@@ -78,6 +85,8 @@ class TelegramPlatform:
         await client.renew_polling()
         me = await client.me(self._last_sent)
         self._bot_id = str(me.id)
+        self._intake = intake
+        await self._load_moves(intake, self._bot_id)
         incoming = Incoming(
             lambda update: convert(update, me), self._bot_id, intake, report, self._clock
         )
@@ -94,9 +103,9 @@ class TelegramPlatform:
         await PollLoop(client, incoming, report, clock, times).run()
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
-        silent_seconds = self._silent_seconds(address.chat_id)
-        if silent_seconds > 0:
-            raise SendFlood(silent_seconds)
+        if self._is_foreign(address):
+            # Not refused: it is owed, and with the token of before it can still be paid.
+            raise SendUnavailable("owed by another bot; it waits for that bot's token")
         reply_to = address.reply_to_message_id if part.n == 0 else None
         payload = part.payload
         if repeat:
@@ -122,13 +131,13 @@ class TelegramPlatform:
         return await client.fetch(attachment.ref, limit_bytes)
 
     async def typing(self, address: Address) -> None:
-        if self._silent_seconds(address.chat_id) > 0:
+        if self._is_foreign(address):
             return
         try:
             async with asyncio.timeout(_TYPING_SECONDS):
                 await self._sender().typing(self._target(address), address.thread_id)
-        except SendFlood as exc:
-            self._fall_silent(address.chat_id, exc.retry_after_seconds)
+        except SendFlood:
+            raise
         except (SendError, ChatMoved, BadMarkup, NoSuchMessage, TimeoutError) as exc:
             log.debug("typing was not shown", extra={"error": str(exc)})
 
@@ -158,8 +167,7 @@ class TelegramPlatform:
             try:
                 return await client.send(target, thread_id, text, entities, reply_to)
             except ChatMoved as exc:
-                log.info("chat moved", extra={"old": target, "new": exc.new_chat_id})
-                self._moved[target] = exc.new_chat_id
+                await self._follow(target, exc.new_chat_id)
             except BadMarkup as exc:
                 log.warning("markup refused, sent as plain text", extra={"error": str(exc)})
                 if not entities:
@@ -169,9 +177,6 @@ class TelegramPlatform:
                 if reply_to is None:
                     raise SendRefused(str(exc)) from exc
                 reply_to = None
-            except SendFlood as exc:
-                self._fall_silent(address.chat_id, exc.retry_after_seconds)
-                raise
         raise SendRefused("refused in every form")
 
     def _target(self, address: Address) -> str:
@@ -181,15 +186,48 @@ class TelegramPlatform:
             chat_id = self._moved.get(chat_id, chat_id)
         return chat_id
 
-    def _fall_silent(self, chat_id: str, seconds: float) -> None:
-        self._silent_until[chat_id] = self._clock.monotonic() + seconds
+    # --- chats that moved
 
-    def _silent_seconds(self, chat_id: str) -> float:
-        """How long nothing at all may be sent to this chat: every try would make it longer."""
-        left = self._silent_until.get(chat_id, 0.0) - self._clock.monotonic()
-        if left <= 0:
-            self._silent_until.pop(chat_id, None)
-        return left
+    async def _follow(self, old_chat_id: str, new_chat_id: str) -> None:
+        """Told by a send; the notices in the chats may come later, or never."""
+        if old_chat_id == new_chat_id or not _GROUP.fullmatch(new_chat_id):
+            raise SendRefused("the chat is said to have moved to where no chat can be")
+        log.info("chat moved", extra={"old": old_chat_id, "new": new_chat_id})
+        self._moved[old_chat_id] = self._untold[old_chat_id] = new_chat_id
+        await self._tell_moves()
+
+    async def _load_moves(self, intake: Intake, bot_id: str) -> None:
+        await self._tell_moves()
+        try:
+            self._moved.update(await intake.moved_chats(PLATFORM, bot_id))
+        except StoreUnavailable:
+            # Each is learned again by the first send.
+            log.warning("moved chats not known", extra={"platform": PLATFORM})
+
+    async def _tell_moves(self) -> None:
+        """All else that leads to the chat has to follow; what can not be told now is told later."""
+        if self._intake is None or self._bot_id is None:
+            return
+        for old, new in list(self._untold.items()):
+            try:
+                await self._intake.moved(PLATFORM, self._bot_id, old, new)
+            except StoreUnavailable:
+                log.warning("a move could not be stored", extra={"platform": PLATFORM})
+                return
+            self._untold.pop(old, None)
+
+    # --- whose it is
+
+    def _is_foreign(self, address: Address) -> bool:
+        """Is this of another bot? The same chat may exist for both, and it is not its answer."""
+        foreign = self._bot_id is not None and address.bot_id != self._bot_id
+        if foreign and address.bot_id not in self._foreign:
+            self._foreign.add(address.bot_id)
+            log.warning(
+                "answers are owed by another bot; they wait for its token",
+                extra={"platform": PLATFORM, "bot_id": address.bot_id},
+            )
+        return foreign
 
     def _open(self) -> TelegramClient:
         if self._closed:
@@ -203,3 +241,9 @@ class TelegramPlatform:
             return self._open()
         except PlatformError as exc:
             raise SendUnavailable(str(exc)) from exc
+
+
+def _id_in(token: str) -> str | None:
+    """A token begins with its bot's id: it is known before anything has been asked."""
+    digits = token.strip().partition(":")[0]
+    return digits if digits.isascii() and digits.isdecimal() else None

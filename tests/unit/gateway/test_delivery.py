@@ -391,6 +391,20 @@ async def test_typing_repeats_and_ends(post: Post) -> None:
     assert len(post.platform.typed) == count
 
 
+async def test_a_flood_of_typing_silences_the_chat(post: Post) -> None:
+    post.platform.typing_flood = SendFlood(30.0)
+    async with post.delivery.typing(CHAT):
+        await post.pass_time(10)
+        assert len(post.platform.typed) == 1
+        await post.owe("one")
+        await post.owe("elsewhere", OTHER)
+        await post.pass_time(10)
+        assert post.platform.texts() == ["elsewhere"]
+        post.platform.typing_flood = None
+        await post.pass_time(20)
+    assert post.platform.texts("111") == ["one"]
+
+
 async def test_chats_leave_nothing_behind(post: Post) -> None:
     for n in range(50):
         await post.owe("x", Address("fake", "900", str(n)))
