@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
@@ -23,10 +24,16 @@ class Secrets:
     telegram_bot_token: str | None = field(default=None, repr=False)
     discord_bot_token: str | None = field(default=None, repr=False)
     anthropic_api_key: str | None = field(default=None, repr=False)
+    telegram_webhook_secret: str | None = field(default=None, repr=False)
 
     def values(self) -> list[str]:
         """Every value that must not appear in a log."""
-        found = (self.telegram_bot_token, self.discord_bot_token, self.anthropic_api_key)
+        found = (
+            self.telegram_bot_token,
+            self.discord_bot_token,
+            self.anthropic_api_key,
+            self.telegram_webhook_secret,
+        )
         return [value for value in found if value]
 
 
@@ -132,6 +139,7 @@ def read_secrets(env: Mapping[str, str]) -> Secrets:
         telegram_bot_token=_secret(env, "TELEGRAM_BOT_TOKEN"),
         discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN"),
         anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY"),
+        telegram_webhook_secret=_secret(env, "TELEGRAM_WEBHOOK_SECRET"),
     )
 
 
@@ -150,6 +158,14 @@ def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
         )
         if enabled is True and not token
     ]
+
+
+def odd_secrets(secrets: Secrets) -> list[str]:
+    """One line for each secret that nobody would take."""
+    secret = secrets.telegram_webhook_secret
+    if secret is None or re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
+        return []
+    return ["TELEGRAM_WEBHOOK_SECRET: Telegram takes A-Z, a-z, 0-9, _ and -, 256 at most"]
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:

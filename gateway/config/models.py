@@ -72,6 +72,12 @@ def _switch(value: Any) -> Any:
     return value
 
 
+def _bare(value: str) -> str:
+    if "?" in value or "#" in value:
+        raise ValueError("must be a plain address, without ? and #: a path is put behind it")
+    return value
+
+
 def _address(*schemes: str) -> AfterValidator:
     def check(value: str) -> str:
         try:
@@ -182,10 +188,10 @@ class Gateway(Section):
 class TelegramWebhook(Section):
     """Webhook mode of Telegram."""
 
-    url: str | None = None
-    host: str = "127.0.0.1"
+    url: Annotated[HttpAddress, AfterValidator(_bare)] | None = None
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(8443, ge=0, le=65535)
-    secret: str | None = None
+    secret: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,256}$")
 
 
 class Telegram(Section):
@@ -202,6 +208,18 @@ class Telegram(Section):
     pairing: bool = False
     group_sessions_per_user: bool = True
     require_mention: bool = True
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Telegram:
+        url, example = self.webhook.url, "https://bot.example.org/telegram"
+        if self.mode == "webhook" and url is None:
+            raise ValueError(
+                f"mode is webhook, so webhook.url must say where Telegram reaches it: {example}"
+            )
+        official = self.base_url == Telegram.model_fields["base_url"].default
+        if url is not None and official and not url.lower().startswith("https:"):
+            raise ValueError(f"webhook.url must begin with https, as in {example}")
+        return self
 
 
 class Discord(Section):
@@ -320,7 +338,6 @@ NOT_YET: dict[str, str] = {
     "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",
     "gateway.busy_mode": "other busy modes than queue",
-    "telegram.mode": "webhook mode",
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
     "memory.provider": "memory providers",

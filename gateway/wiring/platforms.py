@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
-from gateway.config.environment import Secrets, missing_tokens
+from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -22,7 +22,7 @@ def check_platforms(config: Config, around: Surroundings) -> None:
     """
     if around.only_console:
         return
-    problems = missing_tokens(config, around.secrets)
+    problems = missing_tokens(config, around.secrets) + odd_secrets(around.secrets)
     if problems:
         raise ConfigError(problems)
     if around.console is None and not enabled_platforms(config, around.secrets):
@@ -54,12 +54,24 @@ async def build_platforms(
         # Inside: each SDK costs a quarter of a second and 15 to 20 MB.
         from gateway.platforms.telegram.adapter import TelegramPlatform  # noqa: PLC0415
         from gateway.platforms.telegram.client import TelegramSettings  # noqa: PLC0415
+        from gateway.platforms.telegram.webhook import WebhookSettings  # noqa: PLC0415
+        from gateway.platforms.telegram.webhook_door import DoorSettings  # noqa: PLC0415
+
+        hook = config.telegram.webhook
+        webhook = None
+        if config.telegram.mode == "webhook" and hook.url is not None:
+            webhook = WebhookSettings(
+                hook.url,
+                secret=secrets.telegram_webhook_secret or hook.secret,
+                door=DoorSettings(hook.host, hook.port),
+            )
 
         platforms["telegram"] = TelegramPlatform(
             TelegramSettings(
                 secrets.telegram_bot_token,
                 base_url=config.telegram.base_url,
                 base_file_url=config.telegram.base_file_url,
+                webhook=webhook,
             ),
             clock,
         )
