@@ -18,12 +18,15 @@ from pathlib import Path
 
 from agent.ledger import RequestEntry
 from agent.lineages import Answering
+from agent.llm.background import in_daemon_thread
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Draft, Keep
 from agent.ports import Usage
 from agent.sessions import TurnOpening
 from agent.store_ports import Store
 from storage import faultpoint
+from storage.attachments import FolderAttachments
+from storage.places import key_in
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
@@ -44,10 +47,13 @@ from tests.contract.store_suite import (
     split_of,
     talk,
     thinking,
+    user,
 )
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.portables import portable_chain
 
+_files_of: list[Path] = []
+"""The folders of files beside the databases, the one at work last."""
 Act = Callable[[], Awaitable[object]]
 
 
@@ -73,6 +79,61 @@ async def append(store: Store) -> Act:
     ticket = await begin(store)
     rows = (calling("a", "b"), result("a"), result("b"))
     return lambda: store.append(ticket, ticket.session_id, rows, anchor_usage=Usage(5, 5))
+
+
+async def steer(store: Store) -> Act:
+    first, *further = [(await store.accept(inbound(n))).inbox_id for n in range(3)]
+    ticket = await begin(store, "hello", (first,))
+    await store.append(ticket, ticket.session_id, (calling("a"), result("a")))
+    return lambda: store.steer(ticket, ticket.session_id, further, user("and this"))
+
+
+async def finish_steered_turn(store: Store) -> Act:
+    await (await steer(store))()
+    (cut_off,) = await store.recover_turns()
+    await store.resume_turn(cut_off.ticket)
+    ticket = cut_off.ticket
+    return lambda: store.finish_turn(ticket, ticket.session_id, "done", final=said("bye"))
+
+
+async def retry_steered_turn(store: Store) -> Act:
+    await (await finish_steered_turn(store))()
+    opening = TurnOpening(KEY, OWNER, (), said("not used"), PREFIX)
+    return lambda: store.retry(opening)
+
+
+async def revise(store: Store) -> Act:
+    await store.accept(inbound(1))
+    return lambda: store.revise(inbound(1, text="changed", update_id="2000"))
+
+
+async def move_chat(store: Store) -> Act:
+    rows = [(await store.accept(inbound(n))).inbox_id for n in range(3)]
+    await store.set_cursor(Cursor("telegram", "7", "111", "9"))
+    await store.move_chat("telegram", "7", "110", "111")
+    await begin(store, "new chat", session_key=key_in(KEY, "112"))
+    await begin(store, "hello", (rows[0],))
+    sent = await store.owe(OutboxDraft(CHAT, "x"))
+    part, _ = await store.plan_parts(sent.id, [PartDraft({}), PartDraft({})])
+    await store.mark_part(part.id, "sent", platform_message_id="9")
+    return lambda: store.move_chat("telegram", "7", "111", "112")
+
+
+async def accept_an_update_given_anew(store: Store) -> Act:
+    await store.accept(inbound(1))
+    late = inbound(2, update_id="1001", received_at=9e9)
+    return lambda: store.accept(late, Cursor("telegram", "7", "111", "1"))
+
+
+async def quarantine(store: Store) -> Act:
+    return lambda: store.quarantine("telegram", "7", "5", "{", "not JSON")
+
+
+async def keep_file(store: Store) -> Act:
+    assert isinstance(store, SqlStore)
+    files = FolderAttachments(_files_of[-1], store, FakeClock(), in_daemon_thread)
+    await files.keep(b"other", owner=OWNER, file_name="a.png", media_type="image/png")
+    return lambda: files.keep(b"one", owner=OWNER, file_name="a.png", media_type="image/png")
 
 
 async def finish_turn(store: Store) -> Act:
@@ -303,6 +364,8 @@ SCENARIOS = {
         say_restarted, plan_parts, mark_part,
         ask_pairing, approve_pairing, approve_wrong_code, revoke_pairing,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
+        steer, finish_steered_turn, retry_steered_turn, revise, move_chat,
+        accept_an_update_given_anew, quarantine, keep_file,
     )
 }  # fmt: skip
 
@@ -323,6 +386,7 @@ def content_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 async def _run(path: Path, scenario: str, hook: Callable[[str], None] | None) -> None:
+    _files_of.append(path.with_suffix(".files"))
     store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
     act = await SCENARIOS[scenario](store)
     if hook is not None:

@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from agent.clock import RandomIds, SystemClock
+from agent.llm.background import in_daemon_thread
 from storage import faultpoint, migrate
+from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
+from storage.store import SqlStore
 from tests.fakes.store_invariants import check_invariants
 from tests.unit.storage.kill_scenarios import SCENARIOS, content_of
 
@@ -38,10 +43,27 @@ async def test_killed_at_every_point(scenario: str, tmp_path: Path) -> None:
     for n, point in enumerate(points):
         path = tmp_path / f"{n}.db"
         store = await open_store(path, clock=SystemClock(), ids=RandomIds())
+        await check_files(path.with_suffix(".files"), store)
         await store.close()
         check_invariants(path)
         assert content_of(path) == old, f"half done after {point}"
     check_invariants(tmp_path / "new.db")
+
+
+async def check_files(folder: Path, store: SqlStore) -> None:
+    """Nothing half is left, whatever the kill left: after a day the folder is what the rows say."""
+    files = FolderAttachments(folder, store, SystemClock(), in_daemon_thread)
+    for path in _names_in(folder):
+        os.utime(folder / path, (0, 0))
+    await files.sweep()
+    left = _names_in(folder)
+    assert left == await store.known_files(left)
+    for name in left:
+        assert await files.read(name)
+
+
+def _names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 def test_every_point_in_the_code_was_killed_at() -> None:
@@ -58,7 +80,13 @@ def test_a_migration_that_stops_anywhere_has_not_begun(tmp_path: Path) -> None:
     class Stop(BaseException):
         pass
 
+    whole = {0: 0}
     points = 0
+
+    def count(point: str) -> None:
+        if point == "migrate.versioned":
+            (version,) = reference.execute("PRAGMA user_version").fetchone()
+            whole[version] = _objects(reference)
 
     def hook(_: str) -> None:
         nonlocal points
@@ -66,6 +94,9 @@ def test_a_migration_that_stops_anywhere_has_not_begun(tmp_path: Path) -> None:
         if points == stop_at:
             raise Stop
 
+    with closing(sqlite3.connect(tmp_path / "reference.db", isolation_level=None)) as reference:
+        faultpoint.install(count)
+        migrate.migrate(reference, 0.0)
     for stop_at in range(1, 200):
         points = 0
         db = sqlite3.connect(tmp_path / f"{stop_at}.db", isolation_level=None)
@@ -74,9 +105,14 @@ def test_a_migration_that_stops_anywhere_has_not_begun(tmp_path: Path) -> None:
             migrate.migrate(db, 0.0)
             break
         except Stop:
-            assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-            assert db.execute("PRAGMA user_version").fetchone() == (0,)
+            assert _objects(db) == whole[db.execute("PRAGMA user_version").fetchone()[0]]
         finally:
             faultpoint.install(None)
             db.close()
     assert points > 20
+    assert len(whole) == len(migrate.shipped()) + 1
+
+
+def _objects(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return int(count)
