@@ -498,6 +498,13 @@ class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Protocol):
         """
         ...
 
+    def trouble(self) -> str | None:
+        """Why nothing can be stored at the moment, in words; None: nothing is known against it.
+
+        Comes back at once, so that whoever watches the daemon sees what its callers wait for.
+        """
+        ...
+
     async def maintain(self) -> bool:
         """One small step of upkeep, for a quiet moment. True: there is more to do.
 

@@ -141,10 +141,11 @@ class Daemon:
         }
 
     def _details(self) -> dict[str, str]:
-        details = self._parts.details()
-        return (
-            details if self._parts.http is None else {**details, "http": self._parts.http.where()}
-        )
+        details = dict(self._parts.details())
+        if self._parts.http is not None:
+            details["http"] = self._parts.http.where()
+        trouble = self._parts.store.trouble()
+        return details if trouble is None else {"STORE TAKES NOTHING": trouble, **details}
 
     def stop(self) -> None:
         """As SIGTERM."""
@@ -181,7 +182,12 @@ class Daemon:
         if parts.warm_up is not None:
             self._tasks.spawn(parts.warm_up(), name="warm-up")
         if parts.http is not None and parts.metrics is not None:
-            facts = Facts(lambda: self.ready, self._platform_states, parts.metrics.text)
+            facts = Facts(
+                lambda: self.ready,
+                self._platform_states,
+                parts.metrics.text,
+                parts.store.trouble,
+            )
             self._tasks.spawn(parts.http.serve(facts), name="http")
             self._tasks.spawn(parts.metrics.watch_loop(), name="event loop watch")
 
@@ -299,6 +305,9 @@ class Daemon:
                 )
             if not lost:
                 self._parts.manager.alive()
+            trouble = self._parts.store.trouble()
+            if trouble is not None:
+                log.critical("nothing can be stored", extra={"reason": trouble})
             self._parts.manager.status(self._summary())
             await self._parts.clock.sleep(every_seconds)
 
@@ -309,10 +318,13 @@ class Daemon:
     def _summary(self) -> str:
         states = self._parts.supervisor.status
         usual = (PlatformState.RUNNING, PlatformState.STARTING)
-        return ", ".join(
+        trouble = self._parts.store.trouble()
+        lines = [] if trouble is None else [f"nothing can be stored ({trouble})"]
+        lines += [
             f"{name} {s.state.value}" + (f" ({s.reason})" if s.state not in usual else "")
             for name, s in states.items()
-        )
+        ]
+        return ", ".join(lines)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -61,6 +61,10 @@ INDEX_SETTINGS = (
     "INSERT INTO message_index (message_index, rank) VALUES ('automerge', 0)",
     "INSERT INTO message_index (message_index, rank) VALUES ('crisismerge', 64)",
 )
+MOVED = (
+    "the database file was moved, removed or replaced under this process; put it back where it was"
+    " and everything that waits is stored"
+)
 MERGE_INDEX = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
 _MERGE_AFTER = 4
 """Texts; the merging of fewer is not worth a statement."""
@@ -204,6 +208,8 @@ class Writer:
         self._unmerged = 0
         self._commits = 0
         self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._last_failure: str | None = None
+        """Of the last group; written by the connection's thread."""
 
     # on the event loop
 
@@ -216,6 +222,10 @@ class Writer:
         future = self._loop.create_future()
         self._queue.put(Call(function, arguments, future, self._clock.now(), alone))
         return future
+
+    def trouble(self) -> str | None:
+        """`storage.store.Writing.trouble`."""
+        return self._last_failure if self._in_place() else MOVED
 
     async def stop(self) -> None:
         """Take no more calls, finish those that wait, and let the thread go."""
@@ -277,7 +287,7 @@ class Writer:
         index_damaged = tx.index_damaged
         try:
             if not self._in_place():
-                raise StoreUnavailable("the database file was moved or replaced under this process")
+                raise StoreUnavailable(MOVED)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 self._run_calls(connection, tx, group)
@@ -292,13 +302,16 @@ class Writer:
             self._write_index(connection, tx)
             connection.execute("COMMIT")
             self._commits += 1
+            self._last_failure = None
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _roll_back(connection)
             tx.take_index()
             tx.index_damaged = index_damaged  # what the group found out was not stored either
             _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
+            error = exc if isinstance(exc, StoreError) else outage(exc)
+            self._last_failure = str(error)
             for call in group:
-                call.error = exc if isinstance(exc, StoreError) else outage(exc)
+                call.error = error
 
     def _run_calls(
         self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]

@@ -822,6 +822,9 @@ class MemoryStore:
 
     # life
 
+    def trouble(self) -> str | None:
+        return None
+
     async def maintain(self) -> bool:
         return False
 

@@ -143,6 +143,9 @@ class SqliteWriting:
     def write_alone(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         return self._writer.submit(function, args, alone=True)
 
+    def trouble(self) -> str | None:
+        return self._writer.trouble()
+
     async def close(self) -> None:
         await _whole(self._close())
 

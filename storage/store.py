@@ -96,6 +96,10 @@ class Writing(Protocol):
         """Run this in a transaction of its own: it takes long."""
         ...
 
+    def trouble(self) -> str | None:
+        """Why the last transaction failed, or the next one will; None: they do not."""
+        ...
+
     async def close(self) -> None:
         """Finish what is queued and let go. May be called twice."""
         ...
@@ -445,6 +449,9 @@ class SqlStore(SqlArchive):
         return await self._writing.write_alone(exchange.take_in, tuple(portables))
 
     # life
+
+    def trouble(self) -> str | None:
+        return self._writing.trouble()
 
     async def maintain(self) -> bool:
         return await self._writing.write_alone(search.maintain)

@@ -53,6 +53,8 @@ class Facts:
     platforms: Callable[[], dict[str, str]]
     """Name → state."""
     metrics: Callable[[], str]
+    store_trouble: Callable[[], str | None] = lambda: None
+    """Why nothing can be stored; None: it can."""
 
 
 class HttpFace:
@@ -147,11 +149,16 @@ class _Pages:
         return page()
 
     def _health(self) -> web.Response:
+        trouble = self._facts.store_trouble()
+        if trouble is not None:
+            return self._text(f"store: {trouble}", 503)
         return self._text("ok")  # the process is there, and its event loop came round to this
 
     def _readiness(self) -> web.Response:
-        ready = self._facts.ready()
-        body = json.dumps({"ready": ready, "platforms": self._facts.platforms()})
+        trouble = self._facts.store_trouble()
+        ready = self._facts.ready() and trouble is None
+        state = {"ready": ready, "platforms": self._facts.platforms()}
+        body = json.dumps(state if trouble is None else {**state, "store": trouble})
         return self._response(body, 200 if ready else 503, "application/json; charset=utf-8")
 
     def _metrics(self) -> web.Response:

@@ -17,6 +17,7 @@ from tests.acceptance.harness import (
     World,
     answered,
     eventually,
+    run_command,
     settled,
 )
 from tests.acceptance.held_daemon import PLACES
@@ -203,3 +204,24 @@ async def test_sigterm_during_start_up(world: World) -> None:
     daemon = await world.run("telegram")
     await answered(chat, "reply to: and now?", daemon)
     assert world.database().integrity() == "ok"
+
+
+async def test_a_database_that_was_moved_away_is_said_and_waited_for(world: World) -> None:
+    """Nothing is stored anywhere else meanwhile, and all of it once the file is back."""
+    world.configure()
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    chat.say("before")
+    await answered(chat, "reply to: before", daemon)
+    here, away = world.home / "state.db", world.home / "moved.db"
+    here.rename(away)
+    told = await run_command(world.home, "status")
+    assert "STORE TAKES NOTHING: the database file was moved" in told.stdout
+    chat.say("meanwhile")
+    await eventually(lambda: "write failed" in daemon.log_text(), 10.0, "a try", alive=daemon)
+    assert not here.exists()
+    away.rename(here)
+    await answered(chat, "reply to: meanwhile", daemon)
+    assert "STORE TAKES NOTHING" not in (await run_command(world.home, "status")).stdout
+    assert await daemon.terminate() == (0, pytest.approx(0, abs=10))
+    check_invariants(world.database().path)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.llm.offline import OfflineModel
 from gateway.config.models import Config
 from gateway.daemon import LONGEST_END_SECONDS, Daemon, Parts
@@ -133,3 +135,27 @@ async def test_a_stop_that_comes_before_anything_runs(tmp_path: Path, clock: Fak
     assert serving.result() == 0
     assert platform.closed == 1
     assert not (tmp_path / "c.sock").exists()
+
+
+async def test_a_store_that_takes_nothing_is_said(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(clock)
+    told: list[str] = []
+    made = daemon(rig, tmp_path, [rig.platform], OfflineModel(window_tokens=10_000))
+    made._parts.manager.status = told.append  # type: ignore[method-assign]
+    serving = asyncio.create_task(made.serve())
+    await rig.settle()
+    assert "STORE TAKES NOTHING" not in made.status()["details"]
+    rig.store.trouble = lambda: "the file is gone"
+    await clock.advance(120)
+    assert made.status()["details"]["STORE TAKES NOTHING"] == "the file is gone"
+    assert "nothing can be stored (the file is gone)" in told[-1]
+    assert "nothing can be stored" in caplog.text
+    rig.store.trouble = lambda: None
+    await clock.advance(120)
+    assert "nothing can be stored" not in told[-1]
+    made.stop()
+    while not serving.done():
+        await rig.settle()
+        await clock.advance(0.5)

@@ -25,13 +25,16 @@ class Scene:
     settings: HttpSettings = field(default_factory=lambda: HttpSettings(port=0))
     ready: bool = True
     states: dict[str, str] = field(default_factory=lambda: {"telegram": "running"})
+    trouble: str | None = None
     metrics: str = "# HELP a Help.\n# TYPE a gauge\na 1\n"
 
     def __post_init__(self) -> None:
         self.face = HttpFace(self.settings)
 
     def facts(self) -> Facts:
-        return Facts(lambda: self.ready, lambda: self.states, lambda: self.metrics)
+        return Facts(
+            lambda: self.ready, lambda: self.states, lambda: self.metrics, lambda: self.trouble
+        )
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[int]:
@@ -95,6 +98,19 @@ async def test_the_three_pages() -> None:
         assert (readiness.status, json.loads(readiness.body)["ready"]) == (503, False)
         assert (await ask(port, "/healthz")).status == 200
     assert scene.face.where() == "closed"
+
+
+async def test_a_store_that_takes_nothing_is_no_health() -> None:
+    scene = Scene(trouble="the disk is full")
+    async with scene.open() as port:
+        health, readiness = await ask(port, "/healthz"), await ask(port, "/readyz")
+        assert (health.status, health.body) == (503, "store: the disk is full\n")
+        assert readiness.status == 503
+        assert json.loads(readiness.body) == {
+            "ready": False, "platforms": {"telegram": "running"}, "store": "the disk is full",
+        }  # fmt: skip
+        scene.trouble = None
+        assert (await ask(port, "/healthz")).status == (await ask(port, "/readyz")).status == 200
 
 
 @pytest.mark.parametrize(

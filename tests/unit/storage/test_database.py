@@ -199,11 +199,26 @@ async def test_long_calls_have_a_transaction_of_their_own(rig: Rig) -> None:
 
 
 async def test_a_replaced_file_is_not_written_to(rig: Rig) -> None:
+    assert rig.writer.trouble() is None
     rig.in_place = False
+    assert "put it back" in (rig.writer.trouble() or ""), "also while nobody writes"
     with pytest.raises(StoreUnavailable, match="replaced"):
         await rig.writer.submit(put, ("x",))
     rig.in_place = True
     assert rig.stored() == {}
+    await rig.writer.submit(put, ("y",))
+    assert rig.writer.trouble() is None
+
+
+async def test_whoever_watches_is_told_that_nothing_can_be_written(rig: Rig) -> None:
+    with pytest.raises(StoreUnavailable):
+        await rig.writer.submit(put_then(full_disk()), ("bad",))
+    assert "disk is full" in (rig.writer.trouble() or "")
+    with pytest.raises(StoreError):  # a statement that is wrong says nothing about the disk
+        await rig.writer.submit(put_then(sqlite3.IntegrityError("twice")), ("bad",))
+    assert rig.writer.trouble() is None
+    await rig.writer.submit(put, ("good",))
+    assert rig.writer.trouble() is None
 
 
 async def test_stop_finishes_what_is_queued(rig: Rig) -> None:
