@@ -18,6 +18,7 @@ from agent.ports import (
     ContextEdits,
     LanguageModel,
     ModelResponse,
+    Steering,
     ToolContext,
     TurnObserver,
     Usage,
@@ -122,11 +123,13 @@ class TurnLoop:
         compactor: Compactor,
         context: ToolContext,
         observer: TurnObserver,
+        steering: Steering | None = None,
     ) -> TurnResult:
         """Go on from the stored rows until there is an answer.
 
         Everything before the final message is stored when its next step begins. Cancelled at any
-        point, what is stored is a list that the store knows how to repair.
+        point, what is stored is a list that the store knows how to repair. ``steering`` is asked
+        behind tools, as long as another step follows.
 
         Raises:
             ModelError: No usable answer, after every recovery; the stored rows stay.
@@ -157,6 +160,7 @@ class TurnLoop:
             context=context,
             observer=observer,
             settings=settings,
+            steering=steering,
         )
         return await turn.run()
 
@@ -175,6 +179,7 @@ class _Turn:
         context: ToolContext,
         observer: TurnObserver,
         settings: LoopSettings,
+        steering: Steering | None,
     ) -> None:
         self._ticket = ticket
         self._history = history
@@ -184,6 +189,7 @@ class _Turn:
         self._context = context
         self._observer = observer
         self._settings = settings
+        self._steering = steering
         self._iterations = 0
         self._all_iterations = 0
         self._budget_session = history.session_id
@@ -263,7 +269,19 @@ class _Turn:
             await self._run_at_once(calls)
         self._iterations += 1
         self._all_iterations += 1
+        await self._take_in_words()
         await self._asker.compact_if_due("loop")
+
+    async def _take_in_words(self) -> None:
+        """The model reads with the results what was said meanwhile.
+
+        Where no step is left, that is better off with a turn of its own.
+        """
+        if self._steering is None or self._out_of_steps():
+            return
+        rows = await self._steering.take_in(self._ticket, self._history.session_id)
+        if rows:
+            self._history.append(rows, None)
 
     async def _run(self, call: ToolCall) -> Draft:
         self._observer.on_tool(call["function"]["name"])

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from agent.ledger import Purpose, RequestEntry
-from agent.messages import Draft, Message, Part, ToolSchema
+from agent.messages import Draft, Message, Part, Row, ToolSchema
 from agent.sessions import (
     LoadedSession,
+    TurnTicket,
 )
 
 
@@ -285,6 +286,21 @@ class TurnObserver(Protocol):
 
     def on_notice(self, text: str) -> None:
         """Something that the user should read (never part of the model's messages)."""
+        ...
+
+
+class Steering(Protocol):
+    """What people say while a turn runs, for the turn to ask between two of its steps."""
+
+    async def take_in(self, ticket: TurnTicket, session_id: str) -> Sequence[Row]:
+        """Their words, stored behind the list as part of this turn, in order; mostly none.
+
+        To be asked when every call of the list is answered.
+
+        Raises:
+            StaleTurn: The turn is over.
+            SessionEnded: Somebody else moved the tip.
+        """
         ...
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -95,6 +96,7 @@ class StopReason(StrEnum):
     """Why running work is told to end early."""
 
     USER = "user"
+    NEWER = "a newer message"
     SHUTDOWN = "shutdown"
 
 
@@ -105,6 +107,8 @@ class StopSignal:
         self._event = asyncio.Event()
         self._reason: StopReason | None = None
         self._shutdown = False
+        self._yields = False
+        self._newer = False
 
     @property
     def shutdown(self) -> bool:
@@ -122,6 +126,32 @@ class StopSignal:
         if self._reason is None:
             self._reason = reason
             self._event.set()
+
+    def give_way(self) -> None:
+        """A newer message wants the place of this work: asked for once the work is `yielding`."""
+        self._newer = True
+        if self._yields:
+            self.request(StopReason.NEWER)
+
+    def yielding(self) -> AbstractContextManager[None]:
+        """While the block runs, the work gives way to a newer message. It does not by itself."""
+        return self._set_yields(True)
+
+    def sheltered(self) -> AbstractContextManager[None]:
+        """Inside of that: while this block runs, a newer message waits."""
+        return self._set_yields(False)
+
+    @contextmanager
+    def _set_yields(self, now: bool) -> Iterator[None]:
+        before, self._yields = self._yields, now
+        try:
+            if now and self._newer:
+                self.request(StopReason.NEWER)
+            yield
+        finally:
+            self._yields = before
+            if before and self._newer:
+                self.request(StopReason.NEWER)
 
     async def wait(self) -> StopReason:
         """Until somebody asks."""

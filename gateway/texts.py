@@ -167,6 +167,12 @@ def queue_full(limit: int) -> str:
     )
 
 
+BUSY_MODES = {
+    "queue": "queue: one message after the other, first in, first out",
+    "interrupt": "interrupt: a new message ends what I am doing and comes next",
+    "steer": "steer: a new message goes into what I am doing, at the next step",
+}
+"""For /status."""
 KEPT_FOR_RESTART = (
     "I am just being restarted. Your message is kept, and I answer it as soon as I am back."
 )

@@ -20,7 +20,8 @@ from gateway.commands.compression_text import aborted_text, compressed_text, not
 from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.lineage import hold_limit
-from gateway.commands.wording import percent
+from gateway.commands.wording import duration, percent
+from gateway.lanes.lanes import LaneView
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""
@@ -168,15 +169,24 @@ async def status(host: CommandHost, call: Call) -> str:
             f"Session: {session.id}, {counted(session.message_count, 'message')}, "
             f"{counted(session.compression.count, 'compression')} so far",
         ]
-    busy = "working" if host.busy(call.key) else "idle"
-    waiting = counted(host.waiting(call.key), "message")
-    lines.append(f"This conversation: {busy}, {waiting} waiting")
+    lines.append(f"This conversation: {_lane(host.lane(call.key))}")
+    lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode]}")
     if budget := await host.accounts.budget_line(call.record.owner):
         lines.append(budget)
     for name, (state, reason) in sorted(host.status.platforms().items()):
         lines.append(f"{name}: {state}{f' ({reason})' if reason else ''}")
     lines.extend(host.status.remarks())
     return "\n".join(lines)
+
+
+def _lane(lane: LaneView) -> str:
+    """What runs and since when, what waits and for how long."""
+    since = f" for {duration(lane.running_seconds)}" if lane.running_seconds >= 1 else ""
+    work = f"working{since}" if lane.running else "idle"
+    waiting = f"{counted(lane.waiting, 'message')} waiting"
+    if lane.waiting and lane.oldest_seconds >= 1:
+        waiting += f", the oldest for {duration(lane.oldest_seconds)}"
+    return f"{work}, {waiting}"
 
 
 def _tokens(count: int | None) -> str:

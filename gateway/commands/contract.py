@@ -16,6 +16,7 @@ from agent.sessions import LoadedSession, SessionPrefix
 from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
+from gateway.lanes.lanes import BusyMode, LaneView
 from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 
@@ -76,6 +77,9 @@ class CommandHost:
     busy: Callable[[str], bool]
     accounts: Accounts
     listings: Listings = field(default_factory=Listings)
+    lane: Callable[[str], LaneView] = lambda session_key: LaneView()
+    """How a conversation's lane is, by session key."""
+    busy_mode: BusyMode = "queue"
     restarts: RestartDesk | None = None
     """None: there is no process of its own that could be started again."""
 

@@ -51,6 +51,7 @@ class Delivery:
         self._budgets: dict[ChatKey, FloodBudget] = {}
         self._tasks = TaskOwner(clock)
         self._typing = TaskOwner(clock)
+        self._asides = TaskOwner(clock)
         self._seen: OrderedDict[int, None] = OrderedDict()
         self._leaving = False
 
@@ -106,6 +107,7 @@ class Delivery:
         for sender in self._senders.values():
             sender.leave()
         await self._typing.cancel(HALT_SECONDS)
+        await self._asides.cancel(HALT_SECONDS)
         if await self._tasks.wait(seconds):
             return
         for sender in self._senders.values():
@@ -123,26 +125,29 @@ class Delivery:
         finally:
             task.cancel()
 
-    async def say_unstored(self, address: Address, text: str, inbox_id: int) -> None:
-        """Say something now or never, without the store: for when the store is the trouble."""
+    def say_now(self, address: Address, text: str) -> None:
+        """Say something now or never, without a row: a receipt, or that the store is the trouble.
+
+        Returns at once. Not said in a chat that has to be silent, nor while the daemon goes down
+        and everything that is owed still wants to go out.
+        """
         platform = self._platforms.get(address.platform)
-        if platform is None or self._budget(_chat(address)).wait_seconds > 0:
-            return
+        silent = self._budget(_chat(address)).wait_seconds > 0
+        if platform is not None and not silent and not self._leaving:
+            self._asides.spawn(self._say(platform, address, text), name="said in passing")
+
+    async def _say(self, platform: Platform, address: Address, text: str) -> None:
         try:
             for n, draft in enumerate(platform.render(text)):
-                # No row, so no id of one; negative, so that no stored part ever has the same.
-                part = OutboxPart(-inbox_id, -inbox_id, n, "sending", draft.payload)
+                # No row, so no id of one; never the same twice, also after a restart: some
+                # platforms tell sends by it. Negative, so that no stored part ever has it.
+                part_id = -secrets.randbits(62) - 1
+                part = OutboxPart(part_id, part_id, n, "sending", draft.payload)
                 await platform.send(address, part)
         except SendFlood as exc:
             self._budget(_chat(address)).silence(exc.retry_after_seconds)
         except Exception:  # the supervised border of a platform: the work itself must go on
-            log.warning("could not say it either", exc_info=True)
-
-    def say_once(self, address: Address, text: str) -> None:
-        """The same, without waiting for it and for what has no row at all."""
-        # Never the same number twice, also after a restart: some platforms tell sends by it.
-        number = secrets.randbits(62)
-        self._tasks.spawn(self.say_unstored(address, text, number), name="word without a row")
+            log.warning("could not be said in passing", exc_info=True)
 
     def _enqueue(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
         sender = self._senders.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from agent.pairings import Pairings
@@ -29,6 +30,8 @@ class Gate:
         self._moved: dict[Bot, dict[str, str]] = {}
         self._paired: dict[str, frozenset[str]] = {}
         self._changes = 0
+        self._in_turn = asyncio.Lock()
+        """Whoever asks first goes on first: messages keep their order while it is read."""
         self._read_at: dict[Bot, int] = {}
         """As of which change each bot was read."""
 
@@ -43,6 +46,11 @@ class Gate:
             StoreUnavailable: nobody knows; ask again.
         """
         bot = (platform, bot_id)
+        async with self._in_turn:
+            await self._learn(bot)
+
+    async def _learn(self, bot: Bot) -> None:
+        platform, bot_id = bot
         while self._read_at.get(bot) != self._changes:
             before = self._changes
             moved = await self._mailbox.moved_chats(platform, bot_id)

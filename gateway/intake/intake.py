@@ -41,6 +41,17 @@ class IntakeLimits:
     """By the rough estimate, asked for each message: it follows the window. None: no limit."""
 
 
+def too_large(text: str, limits: IntakeLimits) -> str | None:
+    """Why so much is not taken at once, in words; None: it is (pure)."""
+    if len(text) > limits.max_message_chars:
+        return texts.too_long(len(text), limits.max_message_chars)
+    if limits.max_message_tokens is not None:
+        tokens, limit = estimate_tokens_rough(text), limits.max_message_tokens()
+        if tokens > limit:
+            return texts.too_many_tokens(tokens, limit)
+    return None
+
+
 class Dispatcher(Protocol):
     """Where accepted rows go on."""
 
@@ -58,6 +69,10 @@ class Dispatcher(Protocol):
 
     def waiting(self, session_key: str) -> int:
         """Rows of this conversation that have not started."""
+        ...
+
+    def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
+        """The store leads this chat's conversations under its new id from now on."""
         ...
 
 
@@ -131,6 +146,7 @@ class GatewayIntake:
         ):
             return
         fresh = await finish(self._mailbox.move_chat(platform, bot_id, old_chat_id, new_chat_id))
+        self._dispatcher.moved(platform, bot_id, old_chat_id, new_chat_id)
         if fresh:
             log.info("a chat has moved", extra={"platform": platform, "chat_id": new_chat_id})
         self._gate.changed()
@@ -195,16 +211,9 @@ class GatewayIntake:
 
     def _refusal(self, record: InboxRecord) -> str | None:
         """Why this message is not taken, in words; None: it is."""
-        limits = self._limits
         if is_blank(record.text) and not record.payload.get("attachments"):
             return texts.NOTHING_TO_READ
-        if len(record.text) > limits.max_message_chars:
-            return texts.too_long(len(record.text), limits.max_message_chars)
-        if limits.max_message_tokens is not None:
-            tokens, limit = estimate_tokens_rough(record.text), limits.max_message_tokens()
-            if tokens > limit:
-                return texts.too_many_tokens(tokens, limit)
-        return None
+        return too_large(record.text, self._limits)
 
     def _is_full(self, record: InboxRecord) -> bool:
         if not self._dispatcher.queues(record):

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
 
-from agent.errors import StoreUnavailable
+from agent.errors import StoreError, StoreUnavailable
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
-from agent.ports import Clock
+from agent.ports import Clock, Steering
 from agent.sessions import InterruptedTurn
+from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.commands import registry
 from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
 from gateway.delivery.outbox import Delivery
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
+from gateway.intake.intake import IntakeLimits, too_large
+from gateway.intake.keys import chat_of, key_in
 from gateway.intake.records import COMMAND, is_shared, message_of
-from gateway.lanes.lanes import Job, Lanes
+from gateway.lanes import joining
+from gateway.lanes.lanes import BusyMode, Job, Lanes
+from gateway.lanes.receipts import Receipts
+from gateway.lanes.steering import LaneSteering, may_join
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.tasks import (
     Completed,
@@ -33,6 +39,10 @@ from gateway.turns.settling import Settling
 log = logging.getLogger(__name__)
 
 STOP_GRACE_SECONDS = 0.7
+GATHER_SECONDS = 1.0
+"""What may go on waits so long for its next piece."""
+LONGEST_GATHER_SECONDS = 5.0
+"""And not longer than this for all of them."""
 _LEAVING = ("exit", "quit")
 """What people type to leave a program; on the console nothing but the end of input does."""
 
@@ -49,15 +59,25 @@ class Dispatch:
         delivery: Delivery,
         host: CommandHost,
         gate: Gate,
+        mailbox: Mailbox,
         clock: Clock,
+        busy_mode: BusyMode = "queue",
+        limits: IntakeLimits | None = None,
     ) -> None:
+        """``limits``: what may be said at once, also in several pieces."""
         self._lanes = lanes
         self._turns = turns
         self._settling = settling
         self._delivery = delivery
         self._host = host
         self._gate = gate
+        self._mailbox = mailbox
         self._clock = clock
+        self._busy_mode = busy_mode
+        self._limits = limits or IntakeLimits()
+        self._receipts = Receipts(lanes, delivery.say_now, clock, goes_in=self._goes_in)
+        self._heirs: dict[tuple[str, str, str], str] = {}
+        """Platform, bot, chat → the id that this chat has got while we run."""
         self._held: dict[int, str] = {}
         """Row → session key, of everything that is waiting or at work here."""
         self._at_once = TaskOwner(clock)
@@ -66,19 +86,24 @@ class Dispatch:
     # the port of the intake
 
     def submit(self, item: InboxItem) -> None:
-        key = self._held[item.id] = item.record.session_key
-        if item.record.kind != COMMAND:
-            self._lanes.put(key, self._job(item, lambda stop: self._turns.run(item, stop)))
-            return
-        if self.queues(item.record):
-            self._lanes.put(key, self._job(item, lambda stop: self._command(item, stop)))
-            return
-        command = _command_of(item.record)
-        # A stop hits what runs now: here, before anything can be awaited.
-        over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
-        self._at_once.spawn(
-            self._release(item, self._command(item, self._going_down, over)), name="command"
-        )
+        self._take(item, live=True)
+
+    def replay(self, item: InboxItem) -> None:
+        """Take over a row that waited already when we were started: in its place, without a word.
+
+        It interrupts nothing: what it would have interrupted was cut off in another way.
+        """
+        self._take(item, live=False)
+
+    def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
+        """A chat has got another id, and what waits under the old one waits under the new one."""
+        self._heirs[platform, bot_id, old_chat_id] = new_chat_id
+        for key in self._lanes.open_keys():
+            today = self._key_of_today(key)
+            if today != key:
+                self._lanes.merge(key, today)
+                self._receipts.moved(key, today)
+        self._held = {row: self._key_of_today(key) for row, key in self._held.items()}
 
     def queues(self, record: InboxRecord) -> bool:
         command = _command_of(record) if record.kind == COMMAND else None
@@ -88,7 +113,7 @@ class Dispatch:
         return inbox_id in self._held
 
     def waiting(self, session_key: str) -> int:
-        return self._lanes.waiting(session_key)
+        return self._lanes.rows_waiting(session_key)
 
     # the rest
 
@@ -96,11 +121,15 @@ class Dispatch:
         """Is anything of this conversation waiting or being worked on?"""
         return session_key in self._held.values()
 
-    def resume(self, turn: InterruptedTurn, item: InboxItem) -> None:
+    def resume(self, turn: InterruptedTurn, items: Sequence[InboxItem]) -> None:
         """Put a turn that was cut off into its lane: at start-up, before anything else."""
-        self._held[item.id] = turn.session_key
-        job = self._job(item, lambda stop: self._turns.resume(turn, item, stop))
-        self._lanes.put(turn.session_key, job)
+        job = Job(
+            lambda stop: self._turns.resume(turn, items, stop, self._steering(job)),
+            f"turn {turn.ticket.turn_id}",
+            list(items),
+            "turn",
+        )
+        self._put(turn.session_key, job)
 
     async def idle(self, seconds: float) -> bool:
         """Wait until no turn and no command is left; False if that took too long."""
@@ -115,31 +144,163 @@ class Dispatch:
 
     async def close(self, seconds: float) -> None:
         """End the commands that are at work; the lanes have their own drain."""
+        await self._receipts.close(1.0)
         if not await self._at_once.wait(seconds):
             self._going_down.request(StopReason.SHUTDOWN)
             await self._at_once.cancel(1.0)
 
-    def _job(self, item: InboxItem, run: Callable[[StopSignal], Awaitable[None]]) -> Job:
-        return Job(lambda stop: self._release(item, run(stop)), f"{item.record.kind} {item.id}")
+    # into a lane
 
-    async def _release(self, item: InboxItem, work: Awaitable[None]) -> None:
+    def _take(self, item: InboxItem, *, live: bool) -> None:
+        if item.id in self._held:
+            return  # it came again, while it waits
+        key = self._key_of_today(item.record.session_key)
+        if not self.queues(item.record):
+            self._at_once_done(key, item)
+            return
+        if item.record.kind == COMMAND:
+            job = Job(
+                lambda stop: self._command(job, item, stop), f"command {item.id}", [item], "command"
+            )
+        elif self._joins(key, item):
+            return
+        else:
+            job = Job(lambda stop: self._turn(job, stop), f"message {item.id}", [item])
+            self._wait_for_more(job)
+        running = self._lanes.running(key)
+        self._put(key, job)
+        job.told = not live
+        if live and running is not None:
+            if self._busy_mode == "interrupt" and may_join(running.job, job, with_files=True):
+                running.stop.give_way()
+            self._receipts.queued(key, job)
+
+    def _put(self, key: str, job: Job) -> None:
+        self._held.update((item.id, key) for item in job.items)
+        run = job.run
+        job.run = lambda stop: self._release(job, run(stop))
+        self._lanes.put(key, job)
+
+    def _joins(self, key: str, item: InboxItem) -> bool:
+        """Is it a piece of a message that waits? Then it is in there now."""
+        owner = item.record.owner
+        theirs = (j for j in self._lanes.unbegun(key) if j.items[-1].record.owner == owner)
+        job = next(theirs, None)
+        if job is None or job.closed or job.kind != "message":
+            return False
+        if not joining.continues(job.items, item):
+            return False
+        self._held[item.id] = key
+        job.items.append(item)
+        self._wait_for_more(job)
+        self._lanes.wake(key)
+        return True
+
+    def _wait_for_more(self, job: Job) -> None:
+        now = self._clock.monotonic()
+        first_at = job.put_at or now
+        job.ready_at = (
+            min(now + GATHER_SECONDS, first_at + LONGEST_GATHER_SECONDS)
+            if joining.may_go_on(job.items)
+            else now
+        )
+
+    def _key_of_today(self, key: str) -> str:
+        chat = chat_of(key) if self._heirs else None
+        heir = self._heirs.get(chat) if chat is not None else None
+        return key if heir is None else key_in(key, heir)
+
+    def _goes_in(self, key: str) -> bool:
+        """Will all that waits in this lane be taken into what runs there?"""
+        running = self._lanes.running(key)
+        if self._busy_mode != "steer" or running is None:
+            return False
+        return all(may_join(running.job, job) for job in self._lanes.behind(key))
+
+    async def _release(self, job: Job, work: Awaitable[None]) -> None:
         try:
             await work
         finally:
-            self._held.pop(item.id, None)
+            for item in job.items:
+                self._held.pop(item.id, None)
+
+    # out of it
+
+    async def _turn(self, job: Job, stop: StopSignal) -> None:
+        items = await self._as_they_are(job.items)
+        if not items:
+            return  # answered in another way meanwhile
+        refusal = too_large(joining.joined_text(items), self._limits)
+        if refusal is None:
+            await self._turns.run(items, stop, self._steering(job))
+            return
+        text = refusal if len(items) == 1 else f"{refusal} {texts.JOINED_TOO_LONG}"
+        draft = OutboxDraft(items[-1].record.address, text, "notice")
+        await self._settling.answer(items, draft, stop)
+
+    async def _as_they_are(self, items: Sequence[InboxItem]) -> Sequence[InboxItem]:
+        """The rows by now: they may have been edited, their chat may have moved.
+
+        Those that do not wait any more are left out. If the store does not answer, they stay as
+        they came.
+        """
+        try:
+            found = await self._mailbox.inbox_items([item.id for item in items])
+        except StoreError:
+            log.warning("waiting rows not read again", exc_info=True)
+            return tuple(items)
+        return tuple(item for item in found if item.state == "new")
+
+    def _steering(self, job: Job) -> Steering | None:
+        if self._busy_mode != "steer":
+            return None
+        return LaneSteering(
+            lanes=self._lanes,
+            job=job,
+            store=self._host.sessions,
+            clock=self._clock,
+            reread=self._as_they_are,
+            may_go_in=self._may_go_in,
+        )
+
+    async def _may_go_in(self, items: Sequence[InboxItem]) -> bool:
+        """Would it be taken as a turn? If not, that is said there."""
+        if too_large(joining.joined_text(items), self._limits) is not None:
+            return False
+        return await self._host.accounts.may_prepare(items[-1].record.owner)
+
+    # commands
+
+    def _at_once_done(self, key: str, item: InboxItem) -> None:
+        self._held[item.id] = key
+        command = _command_of(item.record)
+        # A stop hits what runs now: here, before anything can be awaited.
+        over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
+        job = Job(
+            lambda stop: self._command(job, item, stop, over),
+            f"command {item.id}",
+            [item],
+            "command",
+        )
+        self._at_once.spawn(self._release(job, job.run(self._going_down)), name="command")
 
     async def _command(
-        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None = None
+        self,
+        job: Job,
+        item: InboxItem,
+        stop: StopSignal,
+        over: asyncio.Future[None] | None = None,
     ) -> None:
         answer = await self._answer(item, stop, over)
         match answer:
             case AskAgain():
-                await self._turns.retry(item, stop)
+                job.kind = "turn"
+                await self._turns.retry(item, stop, self._steering(job))
             case Settled(owed):
                 self._delivery.hand_over(owed)
             case str():
                 draft = OutboxDraft(item.record.address, answer, "command")
-                await self._settling.answer(item, draft, stop)
+                await self._settling.answer([item], draft, stop)
             case None:
                 return  # the row stays new: the command runs again at the next start
 

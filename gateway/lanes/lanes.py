@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from agent.mail import InboxItem
 from agent.ports import Clock
+from gateway.lanes.slots import AT_ONCE, Slots
 from gateway.tasks import StopReason, StopSignal, TaskOwner, wait_all
 
 log = logging.getLogger(__name__)
@@ -16,26 +21,71 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 3.0
 """What a told job may take to write down how it ended."""
 
+BusyMode = Literal["queue", "interrupt", "steer"]
+"""What a message does that comes while its conversation is at work."""
+JobKind = Literal["message", "turn", "command"]
+"""``message``: rows that will begin a turn, or go into one. ``turn``: rows that have begun it, or a
+command that has become one."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True, eq=False)
 class Job:
     """Something to do in a lane. ``run`` ends soon after its signal is asked to stop."""
 
     run: Callable[[StopSignal], Awaitable[None]]
     label: str
+    items: list[InboxItem] = field(default_factory=list)
+    """The rows that it answers. Until it begins, more may come to them."""
+    kind: JobKind = "message"
+    ready_at: float = -math.inf
+    """It does not begin before that, by the monotonic clock."""
+    put_at: float = 0.0
+    """When it came into its lane."""
+    key: str = ""
+    """Of that lane."""
+    closed: bool = False
+    """No more rows may come to it."""
+    told: bool = False
+    """Whoever sent it knows that it waits."""
 
 
-@dataclass(slots=True)
-class _Running:
+@dataclass(slots=True, eq=False)
+class Run:
+    """The job that has the place at the head of its lane."""
+
+    number: int
     job: Job
-    stop: StopSignal
     over: asyncio.Future[None]
+    stop: StopSignal = field(default_factory=StopSignal)
+    began_at: float | None = None
+    """By the monotonic clock; None: it waits for more of its message, or for a free place."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def ask(self, reason: StopReason) -> None:
+        """Tell it to end."""
+        self.stop.request(reason)
+        self.wake.set()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Lane:
+    key: str
     waiting: deque[Job] = field(default_factory=deque)
-    running: _Running | None = None
+    running: Run | None = None
+    beside: list[Run] = field(default_factory=list)
+    """Of a lane that has become one with this: nothing begins here before they are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """How a lane is, for people."""
+
+    running: JobKind | None = None
+    running_seconds: float = 0.0
+    waiting: int = 0
+    """Jobs behind what runs."""
+    oldest_seconds: float = 0.0
+    """How long the first of them has waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +103,112 @@ class Lanes:
     """All lanes. `put` takes a place at once, without an await, so no two jobs can both be first.
 
     A lane whose work is done leaves nothing behind. How many may wait is the caller's rule
-    (`waiting`): a job that was promised to somebody must not be refused here.
+    (`rows_waiting`): a job that was promised to somebody must not be refused here.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, at_once: int = AT_ONCE) -> None:
         self._clock = clock
         self._lanes: dict[str, _Lane] = {}
         self._workers = TaskOwner(clock)
+        self._slots = Slots(at_once)
+        self._numbers = itertools.count(1)
+        self._runs: dict[int, Run] = {}
         self._held = False
 
     def __len__(self) -> int:
         return len(self._lanes)
 
+    @property
+    def held(self) -> bool:
+        """The daemon goes down: nothing begins any more."""
+        return self._held
+
     def put(self, key: str, job: Job) -> None:
         """Append a job to its lane."""
-        lane = self._lanes.setdefault(key, _Lane())
+        job.put_at, job.key = self._clock.monotonic(), key
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key)
         if lane.running is not None or self._held:
             lane.waiting.append(job)
             return
         # It counts as running from here on: a stop that comes in the same breath is meant for it.
-        lane.running = _Running(job, StopSignal(), asyncio.get_running_loop().create_future())
-        self._workers.spawn(self._work(key, lane), name=f"lane {job.label}")
+        self._start(lane, job)
+        self._workers.spawn(self._work(lane), name=f"lane {job.label}")
+
+    def open_keys(self) -> list[str]:
+        """Of all lanes."""
+        return list(self._lanes)
 
     def waiting(self, key: str) -> int:
-        """Jobs that have not started."""
+        """Jobs behind the one at the head."""
         lane = self._lanes.get(key)
         return len(lane.waiting) if lane else 0
 
+    def rows_waiting(self, key: str) -> int:
+        """Rows of the jobs that have not begun, but for the one at the head of the lane."""
+        return max(0, sum(len(job.items) or 1 for job in self.unbegun(key)) - self._heads(key))
+
+    def unbegun(self, key: str) -> Iterator[Job]:
+        """Jobs that have not begun, newest first."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            return
+        yield from reversed(lane.waiting)
+        if lane.running is not None and lane.running.began_at is None:
+            yield lane.running.job
+
+    def behind(self, key: str) -> Iterator[Job]:
+        """Jobs behind the one at the head, oldest first."""
+        lane = self._lanes.get(key)
+        yield from lane.waiting if lane else ()
+
+    def follower(self, job: Job) -> Job | None:
+        """What stands first behind this running job, if the lane is its alone."""
+        lane = self._lanes.get(job.key)
+        if lane is None or lane.running is None or lane.running.job is not job:
+            return None
+        if any(not run.over.done() for run in lane.beside):
+            return None
+        return lane.waiting[0] if lane.waiting else None
+
+    def withdraw(self, job: Job) -> None:
+        """Take a job out that waits, if it still does: it was done in another way."""
+        lane = self._lanes.get(job.key)
+        if lane is not None and job in lane.waiting:
+            lane.waiting.remove(job)
+
+    def wake(self, key: str) -> None:
+        """What has not begun looks again whether it may: its time has changed."""
+        lane = self._lanes.get(key)
+        if lane is not None and lane.running is not None:
+            lane.running.wake.set()
+
+    def running(self, key: str) -> Run | None:
+        """What has the head of the lane."""
+        lane = self._lanes.get(key)
+        return lane.running if lane else None
+
+    def view(self, key: str) -> LaneView:
+        """How this lane is now."""
+        lane, now = self._lanes.get(key), self._clock.monotonic()
+        if lane is None:
+            return LaneView()
+        run, waiting = lane.running, lane.waiting
+        return LaneView(
+            running=run.job.kind if run else None,
+            running_seconds=now - (run.began_at or run.job.put_at) if run else 0.0,
+            waiting=len(waiting),
+            oldest_seconds=now - waiting[0].put_at if waiting else 0.0,
+        )
+
     def busy(self, key: str) -> bool:
         """Is a job running?"""
-        lane = self._lanes.get(key)
-        return lane is not None and lane.running is not None
+        return self.running(key) is not None
 
     def counts(self) -> tuple[int, int]:
         """Jobs that run, and jobs that wait, over all lanes."""
-        lanes = self._lanes.values()
-        return (
-            sum(lane.running is not None for lane in lanes),
-            sum(len(lane.waiting) for lane in lanes),
-        )
+        return len(self._runs), sum(len(lane.waiting) for lane in self._lanes.values())
 
     def stop(self, key: str) -> asyncio.Future[None] | None:
         """Tell the running job to end; what waits stays. The future is done when it has ended.
@@ -101,8 +218,32 @@ class Lanes:
         lane = self._lanes.get(key)
         if lane is None or lane.running is None:
             return None
-        lane.running.stop.request(StopReason.USER)
+        for run in lane.beside:
+            run.ask(StopReason.USER)
+        lane.running.ask(StopReason.USER)
         return lane.running.over
+
+    def merge(self, old: str, new: str) -> None:
+        """What was said under the old key is said under the new one from here on.
+
+        Where something runs under both, nothing begins before both are over.
+        """
+        lane, there = self._lanes.get(old), self._lanes.get(new)
+        if lane is None or lane is there:
+            return
+        del self._lanes[old]
+        lane.key = new
+        for job in (*lane.waiting, *([lane.running.job] if lane.running else ())):
+            job.key = new
+        if there is None:
+            self._lanes[new] = lane
+            return
+        if lane.running is not None:
+            there.beside.append(lane.running)
+            if there.running is not None and there.running.began_at is not None:
+                lane.beside.append(there.running)  # it waits for nobody any more
+        there.waiting = deque(sorted([*lane.waiting, *there.waiting], key=_first_row))
+        lane.waiting.clear()
 
     async def idle(self, seconds: float) -> bool:
         """Wait until every lane is empty; False if that took too long."""
@@ -111,31 +252,84 @@ class Lanes:
     async def drain(self, seconds: float) -> DrainReport:
         """Start nothing more, let what runs end by itself, and tell it to stop after that."""
         self._held = True
-        running = [lane.running for lane in self._lanes.values() if lane.running is not None]
+        for run in self._runs.values():
+            run.wake.set()  # what has not begun stays as it is
+        running = list(self._runs.values())
         finished = await wait_all([r.over for r in running], self._clock, seconds)
         late = [r for r in running if not r.over.done()]
         for entry in late:
-            entry.stop.request(StopReason.SHUTDOWN)
+            entry.ask(StopReason.SHUTDOWN)
         await wait_all([r.over for r in late], self._clock, SETTLE_SECONDS)
         await self._workers.cancel(SETTLE_SECONDS)
         waiting = sum(len(lane.waiting) for lane in self._lanes.values())
         return DrainReport(finished, interrupted=len(late), waiting=waiting)
 
-    async def _work(self, key: str, lane: _Lane) -> None:
-        while lane.running is not None:
-            running = lane.running
+    def _heads(self, key: str) -> int:
+        run = self.running(key)
+        return 1 if run is not None and run.began_at is None else 0
+
+    def _start(self, lane: _Lane, job: Job) -> Run:
+        future = asyncio.get_running_loop().create_future()
+        run = lane.running = Run(next(self._numbers), job, future)
+        self._runs[run.number] = run
+        return run
+
+    async def _work(self, lane: _Lane) -> None:
+        run = lane.running
+        while run is not None:
             try:
-                await running.job.run(running.stop)
+                if await self._may_begin(lane, run):
+                    run.began_at = self._clock.monotonic()
+                    await run.job.run(run.stop)
+                else:
+                    lane.waiting.appendleft(run.job)
             except Exception:  # the supervised border: one job must not end its lane
-                log.exception("lane job crashed", extra={"job": running.job.label})
+                log.exception("lane job crashed", extra={"job": run.job.label})
             finally:
+                self._slots.give_back(run.number)
+                del self._runs[run.number]
                 lane.running = None
-                if not running.over.done():
-                    running.over.set_result(None)
+                if not run.over.done():
+                    run.over.set_result(None)
             # No await from here to the next job: a stop always meets the job it was meant for.
-            if lane.waiting and not self._held:
-                job = lane.waiting.popleft()
-                future = asyncio.get_running_loop().create_future()
-                lane.running = _Running(job, StopSignal(), future)
-        if not lane.waiting:
-            self._lanes.pop(key, None)
+            ready = lane.waiting and not self._held
+            run = self._start(lane, lane.waiting.popleft()) if ready else None
+        if not lane.waiting and self._lanes.get(lane.key) is lane:
+            del self._lanes[lane.key]
+
+    async def _may_begin(self, lane: _Lane, run: Run) -> bool:
+        """Wait until it is its turn; False: the daemon goes down first.
+
+        A stop ends every wait but that for what runs beside it, which has been told as well.
+        """
+        while not self._held:
+            lane.beside = [r for r in lane.beside if not r.over.done()]
+            told = run.stop.reason is not None
+            pause = run.job.ready_at - self._clock.monotonic()
+            if pause > 0 and not told:
+                await self._rest(run, pause)
+            elif lane.beside:
+                await self._rest(run, None, [r.over for r in lane.beside])
+            elif not told and not self._slots.take(run.number, run.wake.set):
+                await self._rest(run, None)
+            else:
+                return True
+        return False
+
+    async def _rest(
+        self, run: Run, seconds: float | None, others: Iterable[asyncio.Future[None]] = ()
+    ) -> None:
+        """Until it is woken, the time is over, or one of the others is done."""
+        run.wake.clear()
+        own: list[asyncio.Future[Any]] = [asyncio.ensure_future(run.wake.wait())]
+        if seconds is not None:
+            own.append(asyncio.ensure_future(self._clock.sleep(seconds)))
+        try:
+            await asyncio.wait({*own, *others}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for future in own:
+                future.cancel()
+
+
+def _first_row(job: Job) -> int:
+    return job.items[0].id if job.items else 0

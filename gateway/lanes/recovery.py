@@ -115,7 +115,7 @@ class Recovery:
             fate = fate_of(turn, items, self._gate, stop_id, self._clock.now())
             log.info("interrupted turn", extra={"turn_id": turn.ticket.turn_id, "fate": fate.value})
             if fate is Fate.RESUME:
-                self._dispatch.resume(turn, items[-1])
+                self._dispatch.resume(turn, items)
                 resumed += 1
                 continue
             if fate is not Fate.PLATFORM_OFF:
@@ -136,7 +136,7 @@ class Recovery:
                 draft = OutboxDraft(item.record.address, texts.STOPPED, "command")
                 self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
             else:
-                self._dispatch.submit(item)
+                self._dispatch.replay(item)
         news = texts.restarted(__version__, resumed)
         self._delivery.hand_over(await self._mailbox.say_restarted(news))
         report = RecoveryReport(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
-from agent.ports import Clock, Compactor, ToolContext, TurnObserver
+from agent.messages import Draft
+from agent.ports import Clock, Compactor, Steering, ToolContext, TurnObserver
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -24,15 +26,16 @@ from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery
-from gateway.intake.records import is_shared
-from gateway.intake.wording import user_draft
 from gateway.logs import about
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
 from gateway.turns.compactors import CompactorCache
+from gateway.turns.enclosures import NOTHING, Enclosed, Enclosures, has_enclosures
 from gateway.turns.failures import level_of, reason_of, words_for
 from gateway.turns.refreeze import Refreezer
 from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
+from gateway.turns.sheltering import ShelteredCompactor
 from gateway.turns.storing import GaveUp, until_stored
+from gateway.turns.words import said
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +51,9 @@ class AgentLoop(Protocol):
         compactor: Compactor,
         context: ToolContext,
         observer: TurnObserver,
+        steering: Steering | None,
     ) -> TurnResult:
-        """Go on from the stored rows.
+        """Go on from the stored rows; between two steps, ``steering`` is asked for more of them.
 
         Raises:
             ModelError: no usable answer.
@@ -90,6 +94,41 @@ class _Observer:
             self.notices.append(text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One turn that has begun."""
+
+    ticket: TurnTicket
+    items: Sequence[InboxItem]
+    stop: StopSignal
+    observer: _Observer
+    steering: Steering | None
+
+    @property
+    def address(self) -> Address:
+        """The answer replies to the last piece, which stands next to it."""
+        return self.items[-1].record.address
+
+    @property
+    def owner(self) -> str:
+        """Who asked: the pieces of a message are of one person."""
+        return self.items[-1].record.owner
+
+    @property
+    def context(self) -> ToolContext:
+        """Where its tools are called."""
+        return ToolContext(
+            conversation_id=self.ticket.conversation_id,
+            owner=self.owner,
+            direct_chat=self.items[-1].record.payload.get("chat_kind") == "direct",
+            turn_id=self.ticket.turn_id,
+            user_row_id=self.ticket.user_row_id,
+        )
+
+
+_Load = Callable[[], Awaitable[LoadedSession]]
+
+
 class TurnRunner:
     """Runs turns, one per call; whoever calls sees to it that a conversation has one at a time."""
 
@@ -106,6 +145,7 @@ class TurnRunner:
         delivery: Delivery,
         clock: Clock,
         accounts: Accounts | None = None,
+        enclosures: Enclosures | None = None,
         settings: TurnSettings | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
         on_ended: Callable[[str, float], None] = lambda outcome, seconds: None,
@@ -114,6 +154,7 @@ class TurnRunner:
         """Take the parts.
 
         ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
+        ``enclosures``: takes in the files on messages; None: they are not looked at.
         ``on_over``: told of each conversation whose turn has ended.
         ``on_ended``: told how each turn ended, and how many seconds it took.
         ``on_answered``: told of each that came to its normal end, when its answer is handed over.
@@ -130,76 +171,60 @@ class TurnRunner:
         self._clock = clock
         self._settling = Settling(sessions, mailbox, delivery, clock)
         self._accounts = accounts
+        self._enclosures = enclosures
         self._on_over = on_over
         self._on_ended = on_ended
         self._on_answered = on_answered
         self._settings = settings or TurnSettings()
 
-    async def run(self, item: InboxItem, stop: StopSignal) -> None:
-        """Answer one inbox row, as it is by now: it may have been edited, or its chat has moved."""
-        item = await self._as_it_waits(item)
-        opening = self._opening(item)
-        await self._begin(item, stop, lambda: self._sessions.begin_turn(opening))
-
-    async def _as_it_waits(self, item: InboxItem) -> InboxItem:
-        try:
-            rows = await self._mailbox.inbox_items([item.id])
-        except StoreError:  # beginning will wait for the store, and say so
-            log.warning("row was not read again", extra={"inbox_id": item.id}, exc_info=True)
-            return item
-        return rows[0] if rows else item
-
-    async def retry(self, item: InboxItem, stop: StopSignal) -> None:
-        """Take the last turn back and ask its message again; this row is the new turn's own."""
-        opening = self._opening(item)
-        await self._begin(item, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING)
-
-    async def _begin(
-        self,
-        item: InboxItem,
-        stop: StopSignal,
-        begin: Callable[[], Awaitable[TurnTicket | None]],
-        if_stale: str | None = None,
+    async def run(
+        self, items: Sequence[InboxItem], stop: StopSignal, steering: Steering | None = None
     ) -> None:
-        if self._accounts is not None:
-            refusal = await self._accounts.refusal(item.record.owner)
-            if refusal is not None:
-                await self._answer(item, refusal, "notice", stop)
-                return
-        try:
-            ticket = await until_stored(
-                begin,
-                self._clock,
-                stop,
-                on_trouble=lambda: self._say_unstored(item),
-            )
-        except GaveUp as gave_up:
-            if gave_up.reason is StopReason.USER:
-                await self._settling.owe(lambda: self._stop_unbegun(item, begin), stop)
+        """Answer one message: one inbox row, or the pieces of it in order."""
+        if await self._is_refused(items, stop):
             return
-        except StaleTurn:
-            log.info("message was answered before", extra={"inbox_id": item.id})
-            if if_stale is not None:  # or else it is another turn that is in the way
-                await self._answer(item, if_stale, "command", stop)
+        observer = _Observer()
+        enclosed = await self._enclosed(items, stop)
+        if enclosed is None:
+            return  # the rows stay new: their files are fetched again at the next start
+        for notice in enclosed.notices:
+            observer.on_notice(notice)
+        opening = self._opening(items, enclosed.on(said(items)))
+        ticket = await self._begun(items, stop, lambda: self._sessions.begin_turn(opening))
+        if ticket is not None:
+            await self._carry(_Task(ticket, items, stop, observer, steering), self._loaded(ticket))
+
+    async def retry(
+        self, item: InboxItem, stop: StopSignal, steering: Steering | None = None
+    ) -> None:
+        """Take the last turn back and ask its message again; this row is the new turn's own."""
+        items = (item,)
+        if await self._is_refused(items, stop):
             return
-        except Exception as error:  # the supervised border: nobody is left without a word
-            log.exception("turn could not begin", extra={"inbox_id": item.id})
-            await self._answer(item, words_for(error), "notice", stop)
-            return
-        if ticket is None:
-            await self._answer(item, texts.NOTHING_TO_RETRY, "command", stop)
-            return
-        with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
+        opening = self._opening(items, said(items))
+        ticket = await self._begun(
+            items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING
+        )
+        if ticket is not None:
             await self._carry(
-                ticket, item, stop, lambda: self._sessions.load(ticket.session_id, ticket=ticket)
+                _Task(ticket, items, stop, _Observer(), steering), self._loaded(ticket)
             )
 
-    async def resume(self, turn: InterruptedTurn, item: InboxItem, stop: StopSignal) -> None:
+    async def resume(
+        self,
+        turn: InterruptedTurn,
+        items: Sequence[InboxItem],
+        stop: StopSignal,
+        steering: Steering | None = None,
+    ) -> None:
         """Go on with a turn that was cut off, from its stored rows."""
         ticket = turn.ticket
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             log.info("turn resumed", extra={"crashes": turn.crashes})
-            await self._carry(ticket, item, stop, lambda: self._sessions.resume_turn(ticket))
+        await self._carry(
+            _Task(ticket, items, stop, _Observer(), steering),
+            lambda: self._sessions.resume_turn(ticket),
+        )
 
     async def abandon(
         self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
@@ -215,25 +240,103 @@ class TurnRunner:
             return
         self._delivery.hand_over(items)
 
+    # before it begins
+
+    async def _is_refused(self, items: Sequence[InboxItem], stop: StopSignal) -> bool:
+        """Said, where it is so."""
+        if self._accounts is None:
+            return False
+        refusal = await self._accounts.refusal(items[-1].record.owner)
+        if refusal is not None:
+            await self._answer(items, refusal, "notice", stop)
+        return refusal is not None
+
+    async def _enclosed(self, items: Sequence[InboxItem], stop: StopSignal) -> Enclosed | None:
+        """What hangs on the messages; None: the daemon goes down first."""
+        enclosures = self._enclosures
+        if enclosures is None or not has_enclosures(items):
+            return NOTHING
+        async with self._delivery.typing(items[-1].record.address):
+            taken = await run_stoppable(
+                lambda: enclosures.take(items),
+                stop,
+                self._clock,
+                name="files of a message",
+                grace_seconds=self._settings.stop_grace_seconds,
+            )
+        if isinstance(taken, Completed):
+            return taken.value
+        # Who said stop does not wait for them any more: what the message says is kept.
+        return None if stop.shutdown else enclosures.left_out(items)
+
+    async def _begun(
+        self,
+        items: Sequence[InboxItem],
+        stop: StopSignal,
+        begin: Callable[[], Awaitable[TurnTicket | None]],
+        if_stale: str | None = None,
+    ) -> TurnTicket | None:
+        """The turn; None: there is none, and what there was to say about that is said."""
+        ids = [item.id for item in items]
+        try:
+            ticket = await until_stored(
+                begin,
+                self._clock,
+                stop,
+                on_trouble=lambda: self._say_trouble(items),
+            )
+        except GaveUp as gave_up:
+            if gave_up.reason is StopReason.USER:
+                await self._settling.owe(lambda: self._stop_unbegun(ids, begin), stop)
+            return None
+        except StaleTurn:
+            log.info("message was answered before", extra={"inbox_ids": ids})
+            if if_stale is not None:  # or else it is another turn that is in the way
+                await self._answer(items, if_stale, "command", stop)
+            return None
+        except Exception as error:  # the supervised border: nobody is left without a word
+            log.exception("turn could not begin", extra={"inbox_ids": ids})
+            await self._answer(items, words_for(error), "notice", stop)
+            return None
+        if ticket is None:
+            await self._answer(items, texts.NOTHING_TO_RETRY, "command", stop)
+        return ticket
+
+    async def _stop_unbegun(
+        self, ids: Sequence[int], begin: Callable[[], Awaitable[TurnTicket | None]]
+    ) -> Sequence[OutboxItem]:
+        """End a turn of which nobody knows whether it has begun: so that it is not resumed.
+
+        One that has not is not begun for that: a retry would take the last answer back for nothing.
+        """
+        if all(row.state == "new" for row in await self._mailbox.inbox_items(ids)):
+            return await self._mailbox.answer_inbox(ids)
+        try:
+            ticket = await begin()
+            if ticket is not None:
+                return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
+        except StaleTurn:
+            log.info("there was no turn to stop", extra={"inbox_ids": ids})
+        return await self._mailbox.answer_inbox(ids)
+
     # one turn
 
-    async def _carry(
-        self,
-        ticket: TurnTicket,
-        item: InboxItem,
-        stop: StopSignal,
-        load: Callable[[], Awaitable[LoadedSession]],
-    ) -> None:
+    async def _carry(self, task: _Task, load: _Load) -> None:
+        ticket = task.ticket
+        with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
+            await self._carry_on(task, load)
+
+    async def _carry_on(self, task: _Task, load: _Load) -> None:
         started = self._clock.monotonic()
-        observer = _Observer()
+        ticket, observer, stop = task.ticket, task.observer, task.stop
         try:
-            async with self._delivery.typing(item.record.address):
-                ending = await self._work_until_stopped(ticket, item, stop, load, observer)
+            async with self._delivery.typing(task.address):
+                ending = await self._work_until_stopped(task, load)
             if ending is None:
-                await finish(self._settling.interrupt(ticket, item, observer.notices))
+                await finish(self._settling.interrupt(ticket, task.address, observer.notices))
                 return
-            await self._mind_the_budget(item, ending, observer)
-            await finish(self._settling.end(ticket, item, ending, observer.notices, stop))
+            await self._mind_the_budget(task.owner, ending, observer)
+            await finish(self._settling.end(ticket, task.address, ending, observer.notices, stop))
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
             log.warning("turn was over already")
@@ -248,30 +351,25 @@ class TurnRunner:
         if ending.outcome == "done" and ending.result is not None:
             self._on_answered(ticket.conversation_id, ending.result)
 
-    async def _mind_the_budget(self, item: InboxItem, ending: Ending, observer: _Observer) -> None:
+    async def _mind_the_budget(self, owner: str, ending: Ending, observer: _Observer) -> None:
         """The person hears of it with the answer that took them there."""
         if self._accounts is not None:
             pending = ending.result.usage if ending.result is not None else None
-            warning = await self._accounts.warning(item.record.owner, pending)
+            warning = await self._accounts.warning(owner, pending)
             observer.on_notice(warning or "")
 
-    async def _work_until_stopped(
-        self,
-        ticket: TurnTicket,
-        item: InboxItem,
-        stop: StopSignal,
-        load: Callable[[], Awaitable[LoadedSession]],
-        observer: _Observer,
-    ) -> Ending | None:
+    async def _work_until_stopped(self, task: _Task, load: _Load) -> Ending | None:
         """How the turn ends; None: it does not, the daemon goes down."""
+        ticket = task.ticket
         try:
-            outcome = await run_stoppable(
-                lambda: self._work(ticket, item, load, observer),
-                stop,
-                self._clock,
-                name=f"turn {ticket.turn_id}",
-                grace_seconds=self._settings.stop_grace_seconds,
-            )
+            with task.stop.yielding():
+                outcome = await run_stoppable(
+                    lambda: self._work(task, load),
+                    task.stop,
+                    self._clock,
+                    name=f"turn {ticket.turn_id}",
+                    grace_seconds=self._settings.stop_grace_seconds,
+                )
         except StaleTurn:
             raise
         except ModelError as error:  # of the outside world: where in the code tells nobody anything
@@ -292,83 +390,50 @@ class TurnRunner:
             return None
         return Ending("stopped", ticket.session_id, None)
 
-    async def _work(
-        self,
-        ticket: TurnTicket,
-        item: InboxItem,
-        load: Callable[[], Awaitable[LoadedSession]],
-        observer: _Observer,
-    ) -> TurnResult:
+    async def _work(self, task: _Task, load: _Load) -> TurnResult:
+        ticket = task.ticket
         loaded = await load()
         if loaded.session.ended_at is not None:
             raise SessionEnded(loaded.session.id)  # on purpose: it is not begun anew by itself
         loaded = await self._refreeze(loaded, ticket)
         compactor = self._compactors.get(ticket.conversation_id)
-        context = self._context(ticket, item)
+        call = partial(
+            self._loop,
+            ticket,
+            compactor=ShelteredCompactor(compactor, task.stop),
+            context=task.context,
+            observer=task.observer,
+            steering=task.steering,
+        )
         for _ in range(MAX_ADOPTIONS):
-            loaded = await self._hygiene(loaded, compactor, observer.on_notice)
+            with task.stop.sheltered():
+                loaded = await self._hygiene(loaded, compactor, task.observer.on_notice)
             try:
-                return await self._loop(
-                    ticket, loaded, compactor=compactor, context=context, observer=observer
-                )
+                return await call(loaded)
             except SessionEnded:
                 log.info("tip adopted")
                 tip = await self._sessions.tip(loaded.session.id)
                 loaded = await self._sessions.load(tip.id, ticket=ticket)
-        return await self._loop(
-            ticket, loaded, compactor=compactor, context=context, observer=observer
-        )
+        return await call(loaded)
 
-    async def _stop_unbegun(
-        self, item: InboxItem, begin: Callable[[], Awaitable[TurnTicket | None]]
-    ) -> Sequence[OutboxItem]:
-        """End a turn of which nobody knows whether it has begun: so that it is not resumed.
+    def _loaded(self, ticket: TurnTicket) -> _Load:
+        return lambda: self._sessions.load(ticket.session_id, ticket=ticket)
 
-        One that has not is not begun for that: a retry would take the last answer back for nothing.
-        """
-        if all(row.state == "new" for row in await self._mailbox.inbox_items([item.id])):
-            return await self._mailbox.answer_inbox([item.id])
-        try:
-            ticket = await begin()
-            if ticket is not None:
-                return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
-        except StaleTurn:
-            log.info("there was no turn to stop", extra={"inbox_id": item.id})
-        return await self._mailbox.answer_inbox([item.id])
+    async def _answer(
+        self, items: Sequence[InboxItem], text: str, kind: OutboxKind, stop: StopSignal
+    ) -> None:
+        """Answer rows that begin no turn."""
+        await self._settling.answer(items, OutboxDraft(items[-1].record.address, text, kind), stop)
 
-    async def _answer(self, item: InboxItem, text: str, kind: OutboxKind, stop: StopSignal) -> None:
-        """Answer a row that begins no turn."""
-        await self._settling.answer(item, OutboxDraft(item.record.address, text, kind), stop)
+    async def _say_trouble(self, items: Sequence[InboxItem]) -> None:
+        self._delivery.say_now(items[-1].record.address, texts.STORE_TROUBLE)
 
-    async def _say_unstored(self, item: InboxItem) -> None:
-        await self._delivery.say_unstored(item.record.address, texts.STORE_TROUBLE, item.id)
-
-    # values
-
-    def _opening(self, item: InboxItem) -> TurnOpening:
-        record = item.record
-        quoted = record.payload.get("quoted_text")
-        forwarded = record.payload.get("forwarded_from")
+    def _opening(self, items: Sequence[InboxItem], message: Draft) -> TurnOpening:
+        record = items[0].record
         return TurnOpening(
             session_key=record.session_key,
             owner=record.owner,
-            inbox_ids=(item.id,),
-            message=user_draft(
-                record.text,
-                sender_id=str(record.payload.get("sender_id") or ""),
-                sender_name=str(record.payload.get("sender_name") or ""),
-                signed=is_shared(record),
-                quoted_text=quoted if isinstance(quoted, str) else None,
-                forwarded_from=forwarded if isinstance(forwarded, str) else None,
-            ),
+            inbox_ids=tuple(item.id for item in items),
+            message=message,
             prefix=self._prefix_for(record.address.platform),
-        )
-
-    def _context(self, ticket: TurnTicket, item: InboxItem) -> ToolContext:
-        return ToolContext(
-            conversation_id=ticket.conversation_id,
-            owner=item.record.owner,
-            direct_chat=item.record.payload.get("chat_kind") == "direct",
-            turn_id=ticket.turn_id,
-            user_row_id=ticket.user_row_id,
         )

@@ -9,7 +9,7 @@ from functools import partial
 
 from agent.errors import SessionEnded, StoreError
 from agent.loop import TurnResult
-from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.messages import without_thinking
 from agent.ports import Clock, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
@@ -46,9 +46,12 @@ class Settling:
         self._delivery = delivery
         self._clock = clock
 
-    async def answer(self, item: InboxItem, draft: OutboxDraft, stop: StopSignal) -> None:
-        """Answer a row that begins no turn; one that was answered before stays as it is."""
-        await self.owe(lambda: self._mailbox.answer_inbox([item.id], [draft]), stop)
+    async def answer(
+        self, items: Sequence[InboxItem], draft: OutboxDraft, stop: StopSignal
+    ) -> None:
+        """Answer rows that begin no turn; those that were answered before stay as they are."""
+        ids = [item.id for item in items]
+        await self.owe(lambda: self._mailbox.answer_inbox(ids, [draft]), stop)
 
     async def owe(
         self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
@@ -70,18 +73,18 @@ class Settling:
         except StoreError:
             log.warning("owed answers not read; they go out at the next start", exc_info=True)
 
-    async def interrupt(self, ticket: TurnTicket, item: InboxItem, notices: Sequence[str]) -> None:
+    async def interrupt(self, ticket: TurnTicket, address: Address, notices: Sequence[str]) -> None:
         """Leave a turn to the next start; what its user should know is told now."""
         await self._sessions.interrupt_turn(ticket)
         for notice in notices:
-            draft = OutboxDraft(item.record.address, notice, "notice")
+            draft = OutboxDraft(address, notice, "notice")
             self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
         log.info("turn interrupted")
 
     async def end(
         self,
         ticket: TurnTicket,
-        item: InboxItem,
+        address: Address,
         ending: Ending,
         notices: Sequence[str],
         stop: StopSignal,
@@ -92,7 +95,6 @@ class Settling:
             StaleTurn: the turn is over; nothing was written.
             GaveUp: the daemon goes down first.
         """
-        address = item.record.address
         outbox: list[OutboxDraft] = []
         if ending.text is not None:
             kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"

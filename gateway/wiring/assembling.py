@@ -297,6 +297,11 @@ def assemble(
         on_ended=metrics.turn_ended,
         on_answered=micro.answered,
     )
+    limits = IntakeLimits(
+        queue_limit=config.gateway.queue_limit,
+        # One message must leave room for the rest: prompt, tools, what was said before.
+        max_message_tokens=lambda: factory.triggers().effective_tokens // 2,
+    )
     dispatch = Dispatch(
         lanes=lanes,
         turns=turns,
@@ -312,10 +317,15 @@ def assemble(
             lanes.waiting,
             lanes.busy,
             accounts,
+            lane=lanes.view,
+            busy_mode=config.gateway.busy_mode,
             restarts=restarts,
         ),
         gate=gate,
+        mailbox=store,
         clock=clock,
+        busy_mode=config.gateway.busy_mode,
+        limits=limits,
     )
     console = ConsolePlatform(
         clock=clock,
@@ -328,15 +338,11 @@ def assemble(
     intake = GatewayIntake(
         mailbox=store,
         gate=gate,
-        pairing=PairingDesk(gate, store, delivery.say_once, clock),
+        pairing=PairingDesk(gate, store, delivery.say_now, clock),
         dispatcher=dispatch,
         hand_over=delivery.hand_over,
         clock=clock,
-        limits=IntakeLimits(
-            queue_limit=config.gateway.queue_limit,
-            # One message must leave room for the rest: prompt, tools, what was said before.
-            max_message_tokens=lambda: factory.triggers().effective_tokens // 2,
-        ),
+        limits=limits,
     )
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
     supervisor = Supervisor(

@@ -18,6 +18,7 @@ from agent.ports import (
     CompactionResult,
     CompactionTrigger,
     Compactor,
+    Steering,
     ToolContext,
     TurnObserver,
     Usage,
@@ -60,6 +61,8 @@ class ScriptedLoop:
     running: dict[str, int] = field(default_factory=dict)
     most_at_once: dict[str, int] = field(default_factory=dict)
     contexts: list[ToolContext] = field(default_factory=list)
+    steering: dict[str, Steering | None] = field(default_factory=dict)
+    """By turn: what the loop would ask between two steps."""
     usage: Usage = field(default_factory=lambda: Usage(input_tokens=100))
     """Of each answer."""
     _began: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,7 +81,9 @@ class ScriptedLoop:
         compactor: Compactor,
         context: ToolContext,
         observer: TurnObserver,
+        steering: Steering | None = None,
     ) -> TurnResult:
+        self.steering[ticket.turn_id] = steering
         conversation = ticket.conversation_id
         self._began.set()
         self.running[conversation] = self.running.get(conversation, 0) + 1
@@ -146,6 +151,9 @@ class FakeCompactor:
     ) -> LoadedSession:
         return loaded
 
+    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
+        pass
+
     def note_limit(self, limit_tokens: int) -> None:
         pass
 
@@ -192,6 +200,7 @@ class Rig:
     agent_hygiene: Any = None
     compactors: Any = None
     usd_per_user_day: float | None = None
+    busy_mode: Any = "queue"
 
     def __init__(
         self,
@@ -226,7 +235,7 @@ class Rig:
         self.pairing = PairingDesk(
             self.gate,
             self.store,
-            self.delivery.say_once,
+            self.delivery.say_now,
             self.clock,
             draw=lambda: f"CODE{next(self.codes):04}".replace("0", "Z"),
         )
@@ -268,10 +277,15 @@ class Rig:
                 waiting=self.lanes.waiting,
                 busy=self.lanes.busy,
                 accounts=self.accounts,
+                lane=self.lanes.view,
+                busy_mode=self.busy_mode,
                 restarts=self.restarts,
             ),
             gate=self.gate,
+            mailbox=self.store,
             clock=self.clock,
+            busy_mode=self.busy_mode,
+            limits=self.limits,
         )
         self.intake = GatewayIntake(
             mailbox=self.store,
@@ -332,6 +346,8 @@ class Rig:
             self.dispatch._at_once,
             self.delivery._tasks,
             self.delivery._typing,
+            self.delivery._asides,
+            self.dispatch._receipts._tasks,
         ):
             for task in set(owner._tasks):
                 task.cancel()

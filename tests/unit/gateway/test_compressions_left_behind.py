@@ -28,13 +28,13 @@ class Gated(Rig):
     """The rig with a real compactor whose summary takes until the gate opens."""
 
     def __init__(self, clock: FakeClock) -> None:
-        self.gate = threading.Event()
+        self.opened = threading.Event()
         self.asked = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def answer(_: object) -> str:
             loop.call_soon_threadsafe(self.asked.set)
-            assert self.gate.wait(20)
+            assert self.opened.wait(20)
             return "## Goal\nto cross the river"
 
         self.side = ScriptedSideModel(answer)
@@ -55,7 +55,7 @@ class Gated(Rig):
 
     async def finish(self) -> None:
         """Let the summary come, and everything that follows from it."""
-        self.gate.set()
+        self.opened.set()
         async with asyncio.timeout(20):
             while detaching.at_work():  # noqa: ASYNC110 - nobody else knows of it any more
                 await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def rig(clock: FakeClock) -> Any:
     await made.say("/stop")
     assert any(text.startswith(texts.STOPPED) for text in made.platform.texts()[-2:])
     yield made
-    made.gate.set()
+    made.opened.set()
 
 
 async def led(rig: Gated) -> str:

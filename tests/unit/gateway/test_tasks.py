@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from agent.errors import StoreUnavailable
-from gateway.lanes.lanes import Job, Lanes
+from gateway.lanes.lanes import DrainReport, Job, Lanes
 from gateway.tasks import (
     Completed,
     Stopped,
@@ -301,6 +301,18 @@ async def test_drain_of_finished_work_is_at_once(clock: FakeClock) -> None:
         await asyncio.sleep(0)
 
     lanes.put("a", Job(run, "a"))
+    await asyncio.sleep(0)
     report = await lanes.drain(20)
     assert report.finished
     assert report.waiting == 0
+
+
+async def test_what_has_not_begun_does_not_begin_in_a_drain(clock: FakeClock) -> None:
+    lanes = Lanes(clock)
+
+    async def run(stop: StopSignal) -> None:
+        raise AssertionError("begun")
+
+    lanes.put("a", Job(run, "a"))
+    report = await lanes.drain(20)
+    assert report == DrainReport(finished=True, interrupted=0, waiting=1)
