@@ -96,6 +96,8 @@ class OutboxPart:
     payload: dict[str, Any]
     platform_message_id: str | None = None
     attempts: int = 0
+    follows_message_id: str | None = None
+    """What the part before it became; not stored, delivery fills it in."""
 
 
 @dataclass(frozen=True, slots=True)

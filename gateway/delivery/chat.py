@@ -8,7 +8,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import TypeVar
@@ -152,14 +152,19 @@ class ChatSender:
     async def _deliver(self, item: OutboxItem) -> None:
         parts = await self._planned(item)
         doubtful: list[OutboxPart] = []
-        for part in parts:
-            if part.state in ("sent", "failed"):
+        before: str | None = None
+        for planned in parts:
+            if planned.state in ("sent", "failed"):
+                before = planned.platform_message_id or before
                 continue
-            fate, reason = await self._send(item, part)
+            part = replace(planned, follows_message_id=before)
+            fate, told = await self._send(item, part)
             if fate is _Fate.REFUSED:
-                log.warning("answer refused", extra={"outbox_id": item.id, "reason": reason})
-                await self._give_up(item, reason)
+                log.warning("answer refused", extra={"outbox_id": item.id, "reason": told})
+                await self._give_up(item, told)
                 return
+            if fate is _Fate.SENT:
+                before = told
             if fate is _Fate.OPEN:
                 doubtful.append(part)
         # Only now: a failed part ends its answer, and the parts behind it were still to go.
@@ -200,7 +205,7 @@ class ChatSender:
             return self.platform.render(texts.UNRENDERABLE)
 
     async def _send(self, item: OutboxItem, part: OutboxPart) -> tuple[_Fate, str]:
-        """Send one part until its fate is known."""
+        """Send one part until its fate is known; with it the message's id, or why not."""
         # A part that a crash left in the middle of its send may have arrived.
         tries = _Tries(part.attempts, unknowns=int(part.state in ("sending", "unknown")))
         while not self._is_hopeless(tries):
@@ -232,7 +237,7 @@ class ChatSender:
                 await self._note_unknown(part, tries)
             else:
                 await self._mark(part, "sent", platform_message_id=message_id)
-                return _Fate.SENT, ""
+                return _Fate.SENT, message_id
         return _Fate.OPEN, ""
 
     def _is_hopeless(self, tries: _Tries) -> bool:

@@ -30,6 +30,7 @@ from tests.fakes.discord_server import Channel, DiscordServer, Guild, User, disc
 from tests.fakes.intake import RecordingIntake, Reports
 
 TOKEN = "discord-test-token"
+BOT_ID = "900000000000000001"
 
 
 class HurriedClock(SystemClock):
@@ -72,6 +73,7 @@ def settings(server: DiscordServer, **changes: Any) -> DiscordSettings:
         "token": TOKEN,
         "api_base": server.api_base,
         "guild_ready_seconds": 0.05,
+        "shortest_heartbeat_seconds": 0.1,
         "reidentify_pause_seconds": 0.05,
         "send_timeout_seconds": 10.0,
         **changes,
@@ -112,7 +114,7 @@ def part(text: str = "hello", *, n: int = 0, id_: int = 1) -> OutboxPart:
 
 def address(channel: Any, reply: Any = None) -> Address:
     number = str(getattr(channel, "id", channel))
-    return Address("discord", "1", number, None, None if reply is None else str(reply.id))
+    return Address("discord", BOT_ID, number, None, None if reply is None else str(reply.id))
 
 
 # --- receiving ----------------------------------------------------------------------------------
@@ -153,7 +155,13 @@ async def test_what_a_message_becomes(
     )
     direct = by_text["psst"]
     assert (direct.chat_kind, direct.addressed, direct.thread_id) == ("direct", True, None)
-    assert "look\n[photo: cat.png]" in by_text
+    (picture,) = by_text["look"].attachments
+    assert (picture.kind, picture.file_name, picture.media_type, picture.size_bytes) == (
+        "image",
+        "cat.png",
+        "image/png",
+        1,
+    )
 
 
 async def test_bots_webhooks_system_messages_and_ourselves_are_nothing(
@@ -533,7 +541,7 @@ async def test_a_direct_answer_and_one_in_a_thread(
     direct = server.open_dm(alice)
     async with running(bot, RecordingIntake()):
         await bot.send(address(direct), part("d", id_=1))
-        where = Address("discord", "1", str(channel.id), str(thread.id))
+        where = Address("discord", BOT_ID, str(channel.id), str(thread.id))
         await bot.send(where, part("t", id_=2))
         await bot.typing(where)
     assert server.bot_texts(direct) == ["d"]
@@ -643,7 +651,7 @@ async def test_how_a_send_fails(
         assert len(server.calls_to("POST", "/channels/*/messages")) == 1
 
 
-async def test_a_long_flood_is_not_slept_through_and_silences_the_channel(
+async def test_a_long_flood_is_told_to_delivery_and_not_slept_through(
     server: DiscordServer, bot: DiscordPlatform, channel: Channel, guild: Guild
 ) -> None:
     other = server.add_channel(guild, "other")
@@ -652,11 +660,9 @@ async def test_a_long_flood_is_not_slept_through_and_silences_the_channel(
         with pytest.raises(SendFlood) as caught:
             await bot.send(address(channel), part())
         assert caught.value.retry_after_seconds == 1000
-        calls = len(server.calls)
-        await bot.typing(address(channel))
-        with pytest.raises(SendFlood):
-            await bot.send(address(channel), part())
-        assert len(server.calls) == calls
+        server.fault("429", retry_after=900.0, method="POST", path="/channels/*/typing")
+        with pytest.raises(SendFlood):  # whoever sends there waits as well
+            await bot.typing(address(channel))
         await bot.send(address(other), part(id_=2))
     assert server.bot_texts(other) == ["hello"]
 

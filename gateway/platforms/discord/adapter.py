@@ -25,9 +25,14 @@ from gateway.platforms.contract import (
 )
 from gateway.platforms.discord import render as rendering
 from gateway.platforms.discord.channels import ChannelFeed
-from gateway.platforms.discord.client import DiscordClient, DiscordSettings, NoSuchReference
-from gateway.platforms.discord.convert import PLATFORM, Facts, convert
-from gateway.platforms.discord.files import parse_ref
+from gateway.platforms.discord.client import DiscordClient, DiscordSettings
+from gateway.platforms.discord.convert import PLATFORM, convert
+from gateway.platforms.discord.files import Cdn, Expired, FileRef, parse_ref
+from gateway.platforms.discord.handing import HandIn
+from gateway.platforms.discord.health import Health
+from gateway.platforms.discord.sending import NoSuchReference
+from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
+from gateway.platforms.discord.wire import WireEvent
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +51,14 @@ class DiscordPlatform:
         self._clock = clock
         self._nonce_scope = nonce_scope
         self._client: DiscordClient | None = None
+        self._cdn: Cdn | None = None
         self._closed = False
         self._bot_id: str | None = None
-        self._silent_until: dict[int, float] = {}
+        self._left: dict[int, int] = {}
+        """What the feed of the connection before had not got done."""
+        self._withheld: set[WireEvent] = set()
+        self._foreign: set[str] = set()
+        """Bots of before, for which answers are still owed; each is logged once."""
         self._last_sent: OrderedDict[str, str] = OrderedDict()
 
     @property
@@ -68,8 +78,8 @@ class DiscordPlatform:
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")
-        session = _Session(report)
-        client = DiscordClient(self._settings, session)
+        session = _Session(Health(report, self._clock))
+        client = DiscordClient(self._settings, session, self._clock, self._withheld)
         try:
             await client.login()
         except BaseException:
@@ -77,42 +87,42 @@ class DiscordPlatform:
             raise
         await self._adopt(client)
         bot_id = client.user_id
+        if self._bot_id != str(bot_id):
+            self._left = {}
         self._bot_id = str(bot_id)
-        session.feed = ChannelFeed(
-            client,
+        hand_in = HandIn(
+            client.asking,
             lambda facts: convert(facts, bot_id, self._last_sent),
             self._bot_id,
             intake,
-            report,
+            session.health.store,
             self._clock,
         )
+        session.feed = feed = ChannelFeed(client.asking, hand_in, self._clock, self._left)
         try:
             await client.receive()
         finally:
-            await session.feed.stop()
+            await feed.stop()
+            self._left = feed.unfinished()
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
+        if self._is_foreign(address):
+            # Not refused: it is owed, and with the token of before it can still be paid.
+            raise SendUnavailable("owed by another bot; it waits for that bot's token")
         channel_id = _channel_of(address)
-        self._check_silence(channel_id)
         client = self._sender()
         content = part.payload["content"]
         nonce = rendering.nonce(self._nonce_scope, part.id)
-        reply_to = None
-        if address.reply_to_message_id is not None:
-            reply_to = int(address.reply_to_message_id)
-        try:
-            found = None
-            if repeat:
-                # Discord forgets a nonce after some minutes, so its own memory is not enough.
-                found = await client.find_own(
-                    channel_id, content, nonce, reply_to, first=part.n == 0
-                )
-            message_id = found or await _send(
-                client, channel_id, content, nonce, reply_to if part.n == 0 else None
+        reply_to, before = _number(address.reply_to_message_id), _number(part.follows_message_id)
+        found = None
+        if repeat:
+            # Discord forgets a nonce after some minutes, so its own memory is not enough.
+            found = await client.sending.find_own(
+                channel_id, content, nonce, reply_to, before, first=part.n == 0
             )
-        except SendFlood as exc:
-            self._fall_silent(channel_id, exc.retry_after_seconds)
-            raise
+        message_id = found or await _send(
+            client, channel_id, content, nonce, reply_to if part.n == 0 else None
+        )
         self._last_sent[str(channel_id)] = message_id
         self._last_sent.move_to_end(str(channel_id))
         if len(self._last_sent) > _KEPT_CHANNELS:
@@ -123,16 +133,39 @@ class DiscordPlatform:
         ref = parse_ref(attachment.ref)
         if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:
             raise FetchRefused(texts.file_too_large(limit_bytes))
-        if self._client is None:
+        if self._cdn is None:
+            settings = self._settings
+            self._cdn = Cdn(settings.api_base, timeout_seconds=settings.file_timeout_seconds)
+        try:
+            return await self._cdn.load(ref.url, limit_bytes)
+        except Expired:
+            address = await self._fresh_address(ref)
+        try:
+            return await self._cdn.load(address, limit_bytes)
+        except Expired:
+            raise FetchRefused(texts.FILE_GONE) from None
+
+    async def _fresh_address(self, ref: FileRef) -> str:
+        if self._client is None or not self._client.is_open:
             raise FetchUnavailable(texts.FILE_NOT_NOW)
-        return await self._client.fetch(ref, limit_bytes)
+        try:
+            address = await self._client.asking.file_address(ref)
+        except HistoryUnavailable:
+            raise FetchUnavailable(texts.FILE_NOT_NOW) from None
+        except ChannelGone:
+            address = None
+        if address is None:
+            raise FetchRefused(texts.FILE_GONE)
+        return address
 
     async def typing(self, address: Address) -> None:
+        if self._is_foreign(address):
+            return
         try:
-            channel_id = _channel_of(address)
-            self._check_silence(channel_id)
             async with asyncio.timeout(_TYPING_SECONDS):
-                await self._sender().typing(channel_id)
+                await self._sender().sending.typing(_channel_of(address))
+        except SendFlood:
+            raise
         except (SendError, NoSuchReference, TimeoutError) as exc:
             log.debug("typing was not shown", extra={"error": str(exc)})
 
@@ -155,21 +188,22 @@ class DiscordPlatform:
             raise SendUnavailable("discord: not logged in")
         return self._client
 
-    def _fall_silent(self, channel_id: int, seconds: float) -> None:
-        self._silent_until[channel_id] = self._clock.monotonic() + seconds
-
-    def _check_silence(self, channel_id: int) -> None:
-        left = self._silent_until.get(channel_id, 0.0) - self._clock.monotonic()
-        if left > 0:
-            raise SendFlood(left)
-        self._silent_until.pop(channel_id, None)
+    def _is_foreign(self, address: Address) -> bool:
+        """Was this asked of another bot than the one that is logged in?"""
+        bot_id = address.bot_id
+        if self._bot_id is None or bot_id == self._bot_id:
+            return False
+        if bot_id not in self._foreign:
+            self._foreign.add(bot_id)
+            log.warning("answers are owed by another bot", extra={"bot_id": bot_id})
+        return True
 
 
 class _Session:
     """Tells the feed and the supervisor what the connection does (`client.Events`)."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self, health: Health) -> None:
+        self.health = health
         self.feed: ChannelFeed | None = None
 
     def identifying(self) -> None:
@@ -177,39 +211,42 @@ class _Session:
             self.feed.hold()
 
     def ready(self) -> None:
-        self._report(PlatformState.RUNNING, "")
         if self.feed is not None:
             self.feed.release()
 
-    def resumed(self) -> None:
-        self._report(PlatformState.RUNNING, "")
+    def connection(self, up: bool) -> None:
+        self.health.connection(up)
 
-    def disconnected(self) -> None:
-        self._report(PlatformState.DEGRADED, "disconnected; trying again")
+    def alive(self) -> None:
+        self.health.alive()
 
-    def message(self, facts: Facts) -> None:
+    def message(self, item: Item) -> None:
         if self.feed is not None:
-            self.feed.live(facts)
+            self.feed.live(item)
 
 
 def _channel_of(address: Address) -> int:
     """A thread is a channel of its own to Discord."""
-    number = address.thread_id or address.chat_id
-    if not number.isdecimal():
-        raise SendRefused(f"{number!r} is no channel")
-    return int(number)
+    number = _number(address.thread_id or address.chat_id)
+    if number is None:
+        raise SendRefused("the address names no channel")
+    return number
+
+
+def _number(id_: str | None) -> int | None:
+    return int(id_) if id_ is not None and id_.isascii() and id_.isdigit() else None
 
 
 async def _send(
     client: DiscordClient, channel_id: int, content: str, nonce: str, reply_to: int | None
 ) -> str:
     try:
-        return await client.send(channel_id, content, nonce, reply_to)
+        return await client.sending.send(channel_id, content, nonce, reply_to)
     except NoSuchReference as exc:
         if reply_to is None:
             raise SendRefused(str(exc)) from exc
     # What it answers is gone; the answer itself still counts.
     try:
-        return await client.send(channel_id, content, nonce, None)
+        return await client.sending.send(channel_id, content, nonce, None)
     except NoSuchReference as exc:
         raise SendRefused(str(exc)) from exc

@@ -5,69 +5,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
-from agent.errors import StoreUnavailable
-from agent.mail import Cursor
 from agent.ports import Clock
-from gateway.platforms.contract import InboundMessage, Intake, PlatformState, Report
-from gateway.platforms.discord.convert import PLATFORM, Facts, is_blank_for_lack_of_intent
+from gateway.platforms.discord.convert import Facts
+from gateway.platforms.discord.handing import HandIn, Progress
+from gateway.platforms.discord.source import (
+    PAGE_MESSAGES,
+    ChannelGone,
+    HistoryUnavailable,
+    Item,
+    Source,
+    pause_seconds,
+)
 from gateway.tasks import TaskOwner
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 MAX_WAITING = 1_000
 """Live messages of one channel that are kept in memory; what is more is read from its history."""
-BACKFILLS_AT_ONCE = 4
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+PAGES_AT_ONCE = 4
 MAX_BROKEN_READS = 5
 """Of one history, by a bug; then the channel goes on with what is live."""
 STOP_SECONDS = 5.0
-
-
-class ChannelGone(Exception):
-    """The channel can not be read any more: deleted, or the bot may not see it."""
-
-
-class HistoryUnavailable(Exception):
-    """Discord does not answer now."""
-
-
-class Source(Protocol):
-    """What the feed has to ask Discord."""
-
-    def history(self, channel_id: int, after: int) -> AsyncGenerator[Facts, None]:
-        """Every message behind this id, oldest first, to the end.
-
-        Raises:
-            ChannelGone, HistoryUnavailable
-        """
-        ...
-
-    async def complete(self, facts: Facts) -> Facts:
-        """The same with its place and roles known; unchanged where Discord does not tell.
-
-        Raises:
-            HistoryUnavailable
-        """
-        ...
 
 
 @dataclass(slots=True)
 class _Channel:
     """One channel: ``missed_after`` is the id behind which its history has to be read first."""
 
-    id: int
-    waiting: deque[Facts] = field(default_factory=deque)
+    progress: Progress
+    waiting: deque[Item] = field(default_factory=deque)
     missed_after: int | None = None
-    seen_to: int = 0
-    """The newest message that was handed in or is of no interest."""
+    reading_after: int | None = None
+    """How far the history has been handed in that is read just now."""
     working: bool = False
+
+    @property
+    def id(self) -> int:
+        return self.progress.channel_id
 
 
 class ChannelFeed:
@@ -78,27 +55,18 @@ class ChannelFeed:
     """
 
     def __init__(
-        self,
-        source: Source,
-        convert: Callable[[Facts], InboundMessage | None],
-        bot_id: str,
-        intake: Intake,
-        report: Report,
-        clock: Clock,
+        self, source: Source, hand_in: HandIn, clock: Clock, left: Mapping[int, int] | None = None
     ) -> None:
+        """``left``: what the feed of an earlier connection had not got done (`unfinished`)."""
         self._source = source
-        self._convert = convert
-        self._bot_id = bot_id
-        self._intake = intake
-        self._report = report
+        self._hand_in = hand_in
         self._clock = clock
+        self._left = dict(left or {})
         self._channels: dict[int, _Channel] = {}
         self._held = True
         self._generation = 0
         self._tasks = TaskOwner(clock)
-        self._backfills = asyncio.Semaphore(BACKFILLS_AT_ONCE)
-        self._warned_of_blank = False
-        self._store_failed = False
+        self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     # --- called by the gateway, in the order of its events; nothing here waits
 
@@ -111,17 +79,12 @@ class ChannelFeed:
         """The new session is there: read what was missed, then let the live messages through."""
         self._tasks.spawn(self._begin(self._generation), name="discord backfill")
 
-    def live(self, facts: Facts) -> None:
-        """A message came in."""
-        channel = self._channel(facts.channel_id)
-        channel.waiting.append(facts)
+    def live(self, item: Item) -> None:
+        """A message came in, or an edit."""
+        channel = self._channel(item.channel_id)
+        channel.waiting.append(item)
         if len(channel.waiting) > MAX_WAITING:
-            # All of it stands in the history as well.
-            first = channel.waiting[0].id - 1
-            known = channel.missed_after
-            channel.missed_after = first if known is None else min(first, known)
-            channel.waiting.clear()
-            log.warning("too many messages wait", extra={"channel_id": channel.id})
+            self._shed(channel)
         self._work(channel)
 
     async def stop(self) -> None:
@@ -129,28 +92,65 @@ class ChannelFeed:
         self._held = True
         await self._tasks.cancel(STOP_SECONDS)
 
+    def unfinished(self) -> dict[int, int]:
+        """Channel id → the message behind which it has to be read; also without a cursor."""
+        found = dict(self._left)
+        for channel in self._channels.values():
+            ids = [item.id - 1 for item in channel.waiting if not _is_edit(item)]
+            pending = (channel.missed_after, channel.reading_after)
+            ids += [after for after in pending if after is not None]
+            after = min(ids, default=channel.progress.seen_to)
+            if channel.id and after > 0:
+                found[channel.id] = after
+        return found
+
     # --- work
 
     def _channel(self, channel_id: int) -> _Channel:
-        return self._channels.setdefault(channel_id, _Channel(channel_id))
+        known = self._channels.get(channel_id)
+        if known is None:
+            known = self._channels[channel_id] = _Channel(Progress(channel_id))
+        return known
+
+    def _shed(self, channel: _Channel) -> None:
+        """All messages stand in the history as well, and as they were edited."""
+        ids = [item.id for item in channel.waiting if not _is_edit(item) and item.id > 0]
+        if ids:
+            first = min(ids) - 1
+            known = channel.missed_after
+            channel.missed_after = first if known is None else min(first, known)
+        channel.waiting.clear()
+        log.warning("too many messages wait", extra={"channel_id": channel.id})
 
     async def _begin(self, generation: int) -> None:
-        cursors = await self._until_stored(lambda: self._intake.cursors(PLATFORM, self._bot_id))
+        cursors = await self._hand_in.cursors()
         if generation != self._generation:
             return  # the session was lost again meanwhile; its successor begins anew
-        for channel_id, newest in cursors.items():
-            if newest.isdecimal() and channel_id.isdecimal():
-                self._channel(int(channel_id)).missed_after = int(newest)
+        for channel_id, newest in {**self._left, **cursors}.items():
+            self._channel(channel_id).missed_after = newest
+        self._left.clear()
+        for channel in self._channels.values():
+            # What was passed over in this process need not be read again; and where anything was
+            # heard, the gap is looked at, cursor or not.
+            seen_to = channel.progress.seen_to
+            if channel.id and seen_to:
+                channel.missed_after = max(seen_to, cursors.get(channel.id, 0))
+        for thread_id in _new_threads(cursors, self._source.active_threads()):
+            thread = self._channel(thread_id)
+            if thread.missed_after is None:
+                thread.missed_after = thread_id - 1
         self._held = False
-        self._say_healed()
-        for channel in list(self._channels.values()):
+        # Where something was said last, somebody is waiting most likely.
+        for channel in sorted(self._channels.values(), key=_newest, reverse=True):
             self._work(channel)
 
-    def _holding(self) -> bool:
-        return self._held
+    def _holding(self, generation: int | None = None) -> bool:
+        return self._held or generation not in (None, self._generation)
 
     def _work(self, channel: _Channel) -> None:
         if self._held or channel.working:
+            return
+        if channel.missed_after is None and not channel.waiting:
             return
         channel.working = True
         self._tasks.spawn(self._run(channel), name=f"discord channel {channel.id}")
@@ -159,30 +159,33 @@ class ChannelFeed:
         try:
             while not self._holding():
                 if channel.missed_after is not None:
-                    async with self._backfills:
-                        await self._backfill(channel)
+                    await self._backfill(channel)
+                    channel.reading_after = None
                 elif channel.waiting:
-                    await self._hand_in(channel, channel.waiting.popleft())
+                    await self._take_first(channel)
                 else:
                     return
         finally:
             channel.working = False
 
+    async def _take_first(self, channel: _Channel) -> None:
+        item = channel.waiting[0]
+        await self._hand_in.take(channel.progress, item)
+        if channel.waiting and channel.waiting[0] is item:
+            channel.waiting.popleft()
+
     async def _backfill(self, channel: _Channel) -> None:
         """Read the history to its end. A failure in the middle goes on from where it came to."""
         after, channel.missed_after = channel.missed_after, None
         assert after is not None
+        channel.reading_after = after
+        generation = self._generation
         read: set[int] = set()
         failures = broken = 0
-        while not self._holding():
+        while not self._holding(generation):
             try:
-                async with aclosing(self._source.history(channel.id, after)) as history:
-                    async for facts in history:
-                        await self._hand_in(channel, facts)
-                        read.add(facts.id)
-                        after = max(after, facts.id)
-                        if self._holding():
-                            break
+                async with self._pages:  # page by page: a long history makes no other one wait
+                    page = await self._source.page(channel.id, after)
             except ChannelGone as exc:
                 log.info("channel is gone", extra={"channel_id": channel.id, "reason": str(exc)})
                 return
@@ -192,85 +195,55 @@ class ChannelFeed:
                     "history is not available",
                     extra={"channel_id": channel.id, "reason": str(exc)},
                 )
-                await self._clock.sleep(_pause_seconds(failures))
+                await self._clock.sleep(max(pause_seconds(failures), exc.retry_after_seconds))
                 continue
             except Exception:  # what waits behind a bug must not wait for ever
                 broken += 1
                 log.exception("history could not be read", extra={"channel_id": channel.id})
                 if broken == MAX_BROKEN_READS:
                     return
-                await self._clock.sleep(_pause_seconds(broken))
+                await self._clock.sleep(pause_seconds(broken))
                 continue
-            if not self._holding():
-                # What came in meanwhile was read as well, at least in part.
-                fresh = [facts for facts in channel.waiting if facts.id not in read]
-                channel.waiting = deque(fresh)
-                log.info("caught up", extra={"channel_id": channel.id, "messages": len(read)})
-                return
-        channel.missed_after = after
+            failures, before = 0, after
+            for item in sorted(page, key=lambda one: one.id):
+                if self._holding(generation):
+                    break
+                if item.id > after:  # or it was there before: nobody goes round in circles
+                    await self._hand_in.take(channel.progress, item)
+                    read.add(item.id)
+                    channel.reading_after = after = item.id
+            else:
+                if len(page) < PAGE_MESSAGES or after == before:
+                    await self._caught_up(channel, read)
+                    return
+        # Everything up to here was handed in, whatever the next session wants to begin with.
+        channel.missed_after = max(after, channel.missed_after or 0)
 
-    async def _hand_in(self, channel: _Channel, facts: Facts) -> None:
-        channel.seen_to = max(channel.seen_to, facts.id)
-        if is_blank_for_lack_of_intent(facts):
-            self._warn_of_blank()
-            return
-        if not facts.is_person or not facts.is_ordinary:
-            return
-        facts = await self._complete(facts)
-        try:
-            message = self._convert(facts)
-            if message is None:
-                return
-            # Never back: events may come out of order.
-            cursor = Cursor(PLATFORM, self._bot_id, str(channel.id), str(channel.seen_to))
-            stored = message
-            await self._until_stored(lambda: self._intake.receive(stored, cursor))
-        except Exception as exc:  # one message that breaks something must not block its channel
-            log.exception("message could not be taken", extra={"message_id": facts.id})
-            reason = f"{type(exc).__name__}: {exc}"
-            await self._until_stored(
-                lambda: self._intake.quarantine(
-                    PLATFORM, self._bot_id, str(facts.id), repr(facts), reason
-                )
-            )
-
-    async def _complete(self, facts: Facts) -> Facts:
-        failures = 0
-        while True:
-            try:
-                return await self._source.complete(facts)
-            except HistoryUnavailable:
-                failures += 1
-                await self._clock.sleep(_pause_seconds(failures))
-
-    async def _until_stored(self, call: Callable[[], Awaitable[T]]) -> T:
-        failures = 0
-        while True:
-            try:
-                result = await call()
-            except StoreUnavailable:
-                failures += 1
-                self._store_failed = True
-                self._report(PlatformState.DEGRADED, "the store is not available")
-                await self._clock.sleep(_pause_seconds(failures))
-                continue
-            self._say_healed()
-            return result
-
-    def _say_healed(self) -> None:
-        if self._store_failed and not self._held:
-            self._store_failed = False
-            self._report(PlatformState.RUNNING, "")
-
-    def _warn_of_blank(self) -> None:
-        if not self._warned_of_blank:
-            self._warned_of_blank = True
-            log.warning(
-                "messages come without their text: switch on the Message Content intent for the "
-                "bot in Discord's developer portal"
-            )
+    async def _caught_up(self, channel: _Channel, read: set[int]) -> None:
+        # What came in meanwhile was read as well, at least in part.
+        fresh = [item for item in channel.waiting if _is_edit(item) or item.id not in read]
+        channel.waiting = deque(fresh)
+        await self._hand_in.pass_over(channel.progress)
+        log.info("caught up", extra={"channel_id": channel.id, "messages": len(read)})
 
 
-def _pause_seconds(failures: int) -> float:
-    pause: float = FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)
-    return min(LONGEST_PAUSE_SECONDS, pause)
+def _is_edit(item: Item) -> bool:
+    return isinstance(item, Facts) and item.is_edit
+
+
+def _newest(channel: _Channel) -> int:
+    waiting = max((item.id for item in channel.waiting), default=0)
+    return max(waiting, channel.missed_after or 0)
+
+
+def _new_threads(cursors: Mapping[int, int], threads: Mapping[int, int]) -> list[int]:
+    """Threads that were opened since anything was heard from their channel or its threads."""
+    newest: dict[int, int] = {}
+    for channel_id, cursor in cursors.items():
+        home = threads.get(channel_id, channel_id)
+        newest[home] = max(newest.get(home, 0), cursor)
+    return [
+        thread_id
+        for thread_id, home in threads.items()
+        if thread_id not in cursors and thread_id > newest.get(home, thread_id)
+    ]

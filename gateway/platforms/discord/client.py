@@ -1,43 +1,36 @@
-"""Owns the connection to Discord: the only place that knows discord.py (imported when built)."""
+"""Owns one login to Discord and its life: from the token to the last reconnect."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway import texts
+from agent.ports import Clock
 from gateway.platforms.contract import (
-    FetchRefused,
-    FetchUnavailable,
     PlatformConfigError,
     PlatformError,
     PlatformUnavailable,
-    SendFlood,
-    SendRefused,
-    SendUnavailable,
-    SendUnknown,
 )
-from gateway.platforms.discord.channels import ChannelGone, HistoryUnavailable
-from gateway.platforms.discord.convert import Facts
-from gateway.platforms.discord.files import Cdn, Expired, FileRef, address_in
-from gateway.platforms.discord.reading import read_message
+from gateway.platforms.discord.asking import Asking, shown
+from gateway.platforms.discord.health import Lines
+from gateway.platforms.discord.reading import read_or_not
+from gateway.platforms.discord.sdk import build_bot, load_sdk
+from gateway.platforms.discord.sending import Sending
+from gateway.platforms.discord.source import Item
+from gateway.platforms.discord.wire import Wire, WireEvent
 
 if TYPE_CHECKING:
     import discord
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 PUBLIC_API_BASE = "https://discord.com/api/v10"
 _CLOSE_SECONDS = 5.0
 _LOGIN_SECONDS = 60.0
-_CLOUDFLARE_SECONDS = 60.0
-_SEARCHED_MESSAGES = 300
 _TOKEN_HINT = (
     "discord refuses the token; reset it in the developer portal and set DISCORD_BOT_TOKEN"
 )
@@ -45,7 +38,6 @@ _INTENT_HINT = (
     "discord refuses the Message Content intent; switch it on for the bot in the developer portal "
     "(Bot, Privileged Gateway Intents)"
 )
-_UNKNOWN_MESSAGE, _INVALID_FORM = 10008, 50035
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,7 @@ class DiscordSettings:
     token: str = field(repr=False)
     api_base: str = PUBLIC_API_BASE
     gateway_url: str | None = None
-    """None: asked from the API."""
+    """None: asked from the API, together with how many shards are needed."""
     patience_seconds: float = 120.0
     """How long the SDK may try to reconnect by itself before a new start is better."""
     send_timeout_seconds: float = 90.0
@@ -63,6 +55,7 @@ class DiscordSettings:
     file_timeout_seconds: float = 120.0
     guild_ready_seconds: float = 2.0
     heartbeat_timeout_seconds: float = 60.0
+    shortest_heartbeat_seconds: float = 5.0
     reidentify_pause_seconds: float = 5.0
 
 
@@ -77,37 +70,60 @@ class Events(Protocol):
         """The new session is complete."""
         ...
 
-    def resumed(self) -> None:
-        """The old session goes on; Discord replays what was missed."""
+    def connection(self, up: bool) -> None:
+        """Every line works, or one does not."""
         ...
 
-    def disconnected(self) -> None:
-        """No connection; the SDK tries again."""
+    def alive(self) -> None:
+        """Discord was heard."""
         ...
 
-    def message(self, facts: Facts) -> None:
-        """A message came in."""
+    def message(self, item: Item) -> None:
+        """A message came in, or an edit."""
         ...
-
-
-class NoSuchReference(Exception):
-    """The message to answer is gone; nothing was sent."""
 
 
 class DiscordClient:
-    """One login; whatever the SDK raises becomes an error of ours."""
+    """One login; whatever the SDK raises becomes an error of ours.
 
-    def __init__(self, settings: DiscordSettings, events: Events) -> None:
+    ``withheld``: events that the SDK could not read in this process; they outlive a login.
+    """
+
+    def __init__(
+        self, settings: DiscordSettings, events: Events, clock: Clock, withheld: set[WireEvent]
+    ) -> None:
         self._settings = settings
         self._events = events
-        self._sdk = _sdk()
+        self._clock = clock
+        self._withheld = withheld
+        self._sdk = load_sdk()
+        self._lines = Lines(events.identifying, events.ready, self._tell_connection)
         self._up = asyncio.Event()
         self._down = asyncio.Event()
-        self._parents: dict[int, tuple[bool, int | None]] = {}
-        self._roles: dict[tuple[int, int], frozenset[int]] = {}
         self._logged_in = False
-        self._cdn = Cdn(settings.api_base, timeout_seconds=settings.file_timeout_seconds)
-        self._bot = self._build()
+        self._use(self._build(shards=1), shards=1)
+
+    def _use(self, bot: discord.Client, shards: int) -> None:
+        timeout_seconds = self._settings.send_timeout_seconds
+        self._bot = bot
+        self._lines.expect(shards)
+        self.asking = Asking(bot, self._sdk, self._clock, timeout_seconds=timeout_seconds)
+        self.sending = Sending(
+            bot, self._sdk, is_open=lambda: self._logged_in, timeout_seconds=timeout_seconds
+        )
+        self._wire = Wire(
+            bot.http.ws_connect,
+            self,
+            self._clock,
+            shortest_heartbeat_seconds=self._settings.shortest_heartbeat_seconds,
+            withheld=self._withheld,
+        )
+        bot.http.ws_connect = self._wire.connect  # type: ignore[method-assign, assignment]
+
+    @property
+    def is_open(self) -> bool:
+        """Between login and close."""
+        return self._logged_in
 
     @property
     def user_id(self) -> int:
@@ -116,53 +132,36 @@ class DiscordClient:
         assert user is not None
         return user.id
 
-    def _build(self) -> discord.Client:
-        import discord  # noqa: PLC0415 - see _sdk, which has loaded it
-
-        events, up, down, roles = self._events, self._up, self._down, self._roles
-        pause_seconds = self._settings.reidentify_pause_seconds
-
-        class Gateway(discord.Client):
-            async def before_identify_hook(
-                self, shard_id: int | None, *, initial: bool = False
-            ) -> None:
-                events.identifying()
-                if not initial:  # Discord takes one of these in five seconds
-                    await asyncio.sleep(pause_seconds)
-
-            async def on_ready(self) -> None:
-                roles.clear()
-                down.clear()
-                up.set()
-                events.ready()
-
-            async def on_resumed(self) -> None:
-                down.clear()
-                up.set()
-                events.resumed()
-
-            async def on_disconnect(self) -> None:
-                up.clear()
-                down.set()
-                events.disconnected()
-
-            async def on_message(self, message: discord.Message) -> None:
-                events.message(read_message(message))
-
-        intents = discord.Intents.none()
-        intents.guilds = intents.guild_messages = intents.dm_messages = True
-        intents.message_content = True
-        return Gateway(
-            intents=intents,
-            max_messages=None,
-            chunk_guilds_at_startup=False,
-            member_cache_flags=discord.MemberCacheFlags.none(),
-            allowed_mentions=discord.AllowedMentions.none(),
-            # The smallest that the SDK takes: a longer ban is not slept through inside a send.
-            max_ratelimit_timeout=30.0,
-            guild_ready_timeout=self._settings.guild_ready_seconds,
-            heartbeat_timeout=self._settings.heartbeat_timeout_seconds,
+    def _build(self, shards: int) -> discord.Client:
+        settings = self._settings
+        return build_bot(
+            self._lines,
+            shards=shards,
+            reidentify_pause_seconds=settings.reidentify_pause_seconds,
+            guild_ready_seconds=settings.guild_ready_seconds,
+            heartbeat_timeout_seconds=settings.heartbeat_timeout_seconds,
         )
+
+    # --- what the wire and the SDK tell
+
+    def message_event(self, name: str, payload: object) -> None:
+        """`wire.WireEvents.message_event`."""
+        if name == "MESSAGE_UPDATE" and not _is_edit(payload):
+            return
+        self._events.message(read_or_not(payload, is_edit=name == "MESSAGE_UPDATE"))
+
+    def session_begun(self, shard_id: int) -> None:
+        """`wire.WireEvents.session_begun`."""
+        self._lines.begun(shard_id)
+
+    def alive(self) -> None:
+        """`wire.WireEvents.alive`."""
+        self._events.alive()
+
+    def _tell_connection(self, up: bool) -> None:
+        (self._up.set if up else self._up.clear)()
+        (self._down.clear if up else self._down.set)()
+        self._events.connection(up)
 
     # --- life
 
@@ -185,10 +184,16 @@ class DiscordClient:
                     # One more start would make Discord reset the token.
                     seconds = int(limit.get("reset_after", 0)) / 1000
                     raise PlatformUnavailable(f"no starts left today; again in {seconds:.0f} s")
-                if shards > 1:
-                    log.warning("discord asks for shards", extra={"shards": shards})
                 self._point_at(url)
+                if int(shards) > 1:
+                    await self._shard(token, int(shards))
         self._logged_in = True
+
+    async def _shard(self, token: str, shards: int) -> None:
+        log.info("discord asks for shards", extra={"shards": shards})
+        await self._bot.close()
+        self._use(self._build(shards), shards)
+        await self._bot.login(token)
 
     def _point_at(self, gateway_url: str | None) -> None:
         """Both addresses are process-wide in the SDK; a plain client never asks for its gateway."""
@@ -237,11 +242,13 @@ class DiscordClient:
 
     async def _close_socket(self) -> None:
         """Only the gateway's: answers can still be sent until `close`."""
-        socket = self._bot.ws
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                if socket is not None and socket.open:
-                    await socket.close(code=1000)
+                if isinstance(self._bot, self._sdk.AutoShardedClient):
+                    for shard in self._bot.shards.values():
+                        await shard.disconnect()
+                elif self._bot.ws is not None and self._bot.ws.open:
+                    await self._bot.ws.close(code=1000)
         except (TimeoutError, OSError, RuntimeError):
             log.debug("the gateway did not close in time")
 
@@ -262,6 +269,8 @@ class DiscordClient:
         discord = self._sdk
         try:
             yield
+        except PlatformError:
+            raise
         except discord.LoginFailure as exc:
             raise PlatformConfigError(_TOKEN_HINT) from exc
         except discord.PrivilegedIntentsRequired as exc:
@@ -269,215 +278,27 @@ class DiscordClient:
         except discord.ConnectionClosed as exc:
             raise _closed(exc.code) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
-            raise PlatformUnavailable(f"discord: {_shown(exc)}") from exc
+            raise PlatformUnavailable(f"discord: {shown(exc)}") from exc
+        except Exception as exc:  # the SDK got something that it can not read
+            self._withhold(exc)
+            raise PlatformUnavailable(f"discord: it says strange things ({shown(exc)})") from exc
 
-    # --- reading
-
-    async def history(self, channel_id: int, after: int) -> AsyncGenerator[Facts, None]:
-        """`channels.Source.history`."""
-        discord = self._sdk
-        async with self._mapped_history():
-            channel: Any = self._bot.get_channel(channel_id)
-            if channel is None:
-                channel = await self._bot.fetch_channel(channel_id)
-            if not isinstance(channel, discord.abc.Messageable):
-                raise ChannelGone("it holds no messages")
-            pages = channel.history(limit=None, after=discord.Object(id=after), oldest_first=True)
-            async for message in pages:
-                yield read_message(message)
-
-    async def complete(self, facts: Facts) -> Facts:
-        """`channels.Source.complete`."""
-        if not facts.place_known:
-            is_thread, parent_id = await self._place(facts.channel_id)
-            facts = replace(facts, is_thread=is_thread, parent_id=parent_id, place_known=True)
-        if facts.role_ids is None:
-            facts = replace(facts, role_ids=await self._member_roles(facts))
-        return facts
-
-    async def _place(self, channel_id: int) -> tuple[bool, int | None]:
-        known = self._parents.get(channel_id)
-        if known is None:
-            try:
-                async with self._mapped_history():
-                    channel = await self._bot.fetch_channel(channel_id)
-            except ChannelGone:
-                return False, None
-            is_thread = isinstance(channel, self._sdk.Thread)
-            known = (is_thread, channel.parent_id if is_thread else None)  # type: ignore[union-attr]
-            self._parents[channel_id] = known
-        return known
-
-    async def _member_roles(self, facts: Facts) -> frozenset[int]:
-        """Messages of the history do not tell their author's roles."""
-        if facts.guild_id is None:
-            return frozenset()
-        key = (facts.guild_id, facts.author_id)
-        if key not in self._roles:
-            guild = self._bot.get_guild(facts.guild_id)
-            if guild is None:
-                return frozenset()
-            try:
-                async with self._mapped_history():
-                    member = await guild.fetch_member(facts.author_id)
-            except ChannelGone:  # no member any more
-                return frozenset()
-            self._roles[key] = frozenset(role.id for role in member.roles)
-        return self._roles[key]
-
-    @asynccontextmanager
-    async def _mapped_history(self) -> AsyncGenerator[None, None]:
-        import aiohttp  # noqa: PLC0415 - comes with the SDK
-
-        discord = self._sdk
-        try:
-            yield
-        except (discord.Forbidden, discord.NotFound, discord.InvalidData) as exc:
-            raise ChannelGone(_shown(exc)) from exc
-        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
-            raise HistoryUnavailable(_shown(exc)) from exc
-
-    # --- files
-
-    async def fetch(self, ref: FileRef, limit_bytes: int) -> bytes:
-        """The bytes of a file, by its last known address or, if that has expired, by a new one.
-
-        Raises:
-            FetchError: the matching class.
-        """
-        try:
-            return await self._cdn.load(ref.url, limit_bytes)
-        except Expired:
-            address = await self._fresh_address(ref)
-        try:
-            return await self._cdn.load(address, limit_bytes)
-        except Expired:
-            raise FetchRefused(texts.FILE_GONE) from None
-
-    async def _fresh_address(self, ref: FileRef) -> str:
-        if not self._logged_in:
-            raise FetchUnavailable(texts.FILE_NOT_NOW)
-        try:
-            async with asyncio.timeout(self._settings.send_timeout_seconds), self._mapped_history():
-                message = await self._bot.http.get_message(ref.channel_id, ref.message_id)
-        except (HistoryUnavailable, TimeoutError):
-            raise FetchUnavailable(texts.FILE_NOT_NOW) from None
-        except ChannelGone:
-            raise FetchRefused(texts.FILE_GONE) from None
-        address = address_in(message, ref.attachment_id)
-        if address is None:
-            raise FetchRefused(texts.FILE_GONE)
-        return address
-
-    # --- sending
-
-    async def send(self, channel_id: int, content: str, nonce: str, reply_to: int | None) -> str:
-        """Send one message and give back its id; Discord shows a nonce once, for some minutes.
-
-        Raises:
-            SendError: the matching class.
-            NoSuchReference: it would be accepted without the reference.
-        """
-        discord = self._sdk
-        reference: Any = None
-        if reply_to is not None:
-            reference = discord.MessageReference(
-                message_id=reply_to, channel_id=channel_id, fail_if_not_exists=False
-            )
-
-        async def call() -> str:
-            channel = self._bot.get_partial_messageable(channel_id)
-            message = await channel.send(
-                content,
-                nonce=nonce,  # the SDK adds enforce_nonce to it
-                reference=reference,
-                allowed_mentions=discord.AllowedMentions.none(),
-            )
-            return str(message.id)
-
-        return await self._mapped_send(call)
-
-    async def find_own(
-        self, channel_id: int, content: str, nonce: str, reply_to: int | None, *, first: bool
-    ) -> str | None:
-        """The message that an earlier send of this part made, if it is there.
-
-        Recognised by its nonce; the history does not always tell it, so otherwise by its content
-        together with the message that it answers (a further part: that it lies behind it).
-
-        Raises:
-            SendError: nothing could be read.
-        """
-
-        async def call() -> str | None:
-            discord = self._sdk
-            channel = self._bot.get_partial_messageable(channel_id)
-            if reply_to is None:
-                found = channel.history(limit=100)
-            else:
-                after = discord.Object(id=reply_to)
-                found = channel.history(limit=_SEARCHED_MESSAGES, after=after, oldest_first=True)
-            async for message in found:
-                if message.author.id != self.user_id:
-                    continue
-                if message.nonce is not None:
-                    if str(message.nonce) == nonce:
-                        return str(message.id)
-                    continue
-                if message.content != content or reply_to is None:
-                    continue
-                answered = message.reference.message_id if message.reference else None
-                if answered == (reply_to if first else None):
-                    return str(message.id)
-            return None
-
-        return await self._mapped_send(call)
-
-    async def typing(self, channel_id: int) -> None:
-        """Show the typing sign; raises as `send` does."""
-
-        async def call() -> None:
-            await self._bot.get_partial_messageable(channel_id).typing()
-
-        await self._mapped_send(call)
-
-    async def _mapped_send(self, call: Callable[[], Awaitable[T]]) -> T:
-        import aiohttp  # noqa: PLC0415 - comes with the SDK
-
-        if not self._logged_in:
-            raise SendUnavailable("discord: not logged in")
-        discord = self._sdk
-        try:
-            async with asyncio.timeout(self._settings.send_timeout_seconds):
-                return await call()
-        except discord.RateLimited as exc:
-            raise SendFlood(exc.retry_after) from exc
-        except discord.HTTPException as exc:
-            raise _send_error(exc) from exc
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
-            raise SendUnavailable(_shown(exc)) from exc
-        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
-            raise SendUnknown(_shown(exc)) from exc
-        except RuntimeError as exc:
-            if "closed" not in str(exc).lower():
-                raise
-            raise SendUnavailable("discord: the connection is closed") from exc
+    def _withhold(self, exc: Exception) -> None:
+        """What broke the SDK does not reach it again; without READY there is no session at all."""
+        event = self._wire.passed_last
+        log.error("discord.py broke", extra={"event": event.name if event else None}, exc_info=exc)
+        if event is not None and event.name != "READY":
+            self._withheld.add(event)
 
 
-def _send_error(exc: discord.HTTPException) -> Exception:
-    text = _shown(exc)
-    reference = exc.code == _UNKNOWN_MESSAGE or (
-        exc.code == _INVALID_FORM and "message_reference" in exc.text.lower()
+def _is_edit(payload: object) -> bool:
+    """A change by its author; Discord says updates for link previews and pins in the same way."""
+    return (
+        isinstance(payload, dict)
+        and payload.get("edited_timestamp") is not None
+        and "author" in payload
+        and "content" in payload
     )
-    if reference:
-        return NoSuchReference(text)
-    if exc.status == 429:  # without the proof of coming from Discord itself
-        return SendFlood(_CLOUDFLARE_SECONDS)
-    if exc.status == 401:
-        return SendUnavailable(text)
-    if exc.status >= 500 or exc.status == 408:
-        return SendUnknown(text)
-    return SendRefused(text)
 
 
 def _closed(code: int) -> PlatformError:
@@ -489,22 +310,3 @@ def _closed(code: int) -> PlatformError:
     if 4010 <= code <= 4013:
         return PlatformConfigError(f"discord refuses this kind of connection (code {code})")
     return PlatformUnavailable(f"discord closed the connection (code {code})")
-
-
-def _shown(exc: BaseException) -> str:
-    return f"{type(exc).__name__}: {exc}"[:300]
-
-
-def _sdk() -> Any:
-    """The SDK: half a second and 40 MB that other commands need not pay."""
-    with warnings.catch_warnings():
-        # Its voice half imports audioop, which warns on Python 3.11 and 3.12.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import discord  # noqa: PLC0415
-        import discord.gateway  # noqa: PLC0415
-        import discord.http  # noqa: PLC0415
-    # No voice here, so no advice about its libraries.
-    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
-    logger = logging.getLogger("discord")
-    logger.setLevel(max(logging.WARNING, logger.level))
-    return discord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from gateway.platforms.contract import PlatformState
 from gateway.platforms.discord import channels
-from gateway.platforms.discord.channels import ChannelFeed, ChannelGone, HistoryUnavailable
+from gateway.platforms.discord.channels import ChannelFeed
 from gateway.platforms.discord.convert import Facts, convert
+from gateway.platforms.discord.handing import HandIn
+from gateway.platforms.discord.health import Health
+from gateway.platforms.discord.reading import Unreadable
+from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
 from tests.fakes.clock import FakeClock
 from tests.fakes.intake import RecordingIntake, Reports
 
@@ -28,59 +32,72 @@ def facts(id_: int, channel_id: int = 1, **changes: object) -> Facts:
 class History:
     """Channels as Discord keeps them; fails as told."""
 
+    page_messages = 3
+
     def __init__(self) -> None:
-        self.kept: dict[int, list[Facts]] = {}
+        self.kept: dict[int, list[Item]] = {}
         self.failures = 0
         self.fail_after = 0
         self.gone: set[int] = set()
         self.broken = 0
-        self.gate: asyncio.Event | None = None
         self.asked: list[tuple[int, int]] = []
+        self.threads: dict[int, int] = {}
+        self.stuck_page: list[Item] | None = None
 
-    async def history(self, channel_id: int, after: int) -> AsyncGenerator[Facts, None]:
+    async def page(self, channel_id: int, after: int) -> Sequence[Item]:
         self.asked.append((channel_id, after))
         if channel_id in self.gone:
             raise ChannelGone("deleted")
         if self.broken:
             self.broken -= 1
             raise KeyError("a bug")
-        if self.gate is not None:
-            await self.gate.wait()
-        sent = 0
-        for one in sorted(self.kept.get(channel_id, []), key=lambda f: f.id):
-            if one.id <= after:
-                continue
-            if self.failures > 0 and sent >= self.fail_after:
+        await asyncio.sleep(0)
+        if self.failures > 0:
+            if self.fail_after == 0:
                 self.failures -= 1
                 raise HistoryUnavailable("503")
-            await asyncio.sleep(0)
-            sent += 1
-            yield one
+            self.fail_after -= 1
+        if self.stuck_page is not None:
+            return self.stuck_page
+        kept = sorted(self.kept.get(channel_id, []), key=lambda one: one.id)
+        page = [one for one in kept if one.id > after][: self.page_messages]
+        return page[::-1]
 
     async def complete(self, facts: Facts) -> Facts:
         return facts
 
+    def active_threads(self) -> Mapping[int, int]:
+        return self.threads
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "PAGE_MESSAGES", History.page_messages)
+
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, left: Mapping[int, int] | None = None) -> None:
         self.source = History()
         self.intake = RecordingIntake()
         self.reports = Reports()
         self.clock = FakeClock()
-        self.feed = ChannelFeed(
+        self.health = Health(self.reports, self.clock)
+        self.health.connection(True)
+        hand_in = HandIn(
             self.source,
             lambda one: convert(one, BOT),
             str(BOT),
             self.intake,
-            self.reports,
+            self.health.store,
             self.clock,
         )
+        self.feed = ChannelFeed(self.source, hand_in, self.clock, left)
 
-    def keep(self, *many: Facts) -> None:
+    def keep(self, *many: Item) -> None:
         for one in many:
             self.source.kept.setdefault(one.channel_id, []).append(one)
 
-    def live(self, *many: Facts) -> None:
+    def live(self, *many: Item) -> None:
         self.keep(*many)
         for one in many:
             self.feed.live(one)
@@ -149,7 +166,7 @@ async def test_a_session_that_is_lost_while_it_begins_is_begun_anew() -> None:
     rig.feed.release()
     await rig.settle()
     assert rig.intake.texts == ["m2", "m3"]
-    assert rig.reports.all[0] == (PlatformState.DEGRADED, "the store is not available")
+    assert rig.reports.all[1] == (PlatformState.DEGRADED, "the store is not available")
     assert rig.reports.states[-1] is PlatformState.RUNNING
     await rig.feed.stop()
 
@@ -175,10 +192,10 @@ async def test_a_history_that_fails_in_the_middle_is_not_begun_anew() -> None:
     rig = Rig()
     rig.intake.stored = {"1": "0"}
     rig.keep(*(facts(i) for i in range(1, 8)))
-    rig.source.failures, rig.source.fail_after = 2, 3
+    rig.source.failures, rig.source.fail_after = 2, 1
     rig.feed.release()
     await rig.settle(60.0)
-    assert rig.source.asked == [(1, 0), (1, 3), (1, 6)]
+    assert rig.source.asked == [(1, 0), (1, 3), (1, 3), (1, 3), (1, 6)]
     assert rig.intake.texts == [f"m{i}" for i in range(1, 8)]
     assert rig.intake.doubles == []
     await rig.feed.stop()
