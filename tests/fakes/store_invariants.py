@@ -111,6 +111,39 @@ _FORBIDDEN = {
         AND (t.id IS NULL OR t.state NOT IN ('running', 'interrupted', 'crashed'))""",
     "a new message that belongs to a turn": """
         SELECT id FROM inbox WHERE state = 'new' AND turn_id IS NOT NULL""",
+    "a turn that is over and has left a message of its own waiting": """
+        SELECT i.id FROM inbox i JOIN turns t ON t.id = i.turn_id
+        WHERE i.state <> 'answered' AND t.state IN ('done', 'failed', 'stopped')""",
+    "words in a turn that are none of a person, or no originals": """
+        SELECT s.row_id FROM steered s JOIN messages m ON m.id = s.row_id
+        WHERE m.role <> 'user' OR m.kind IS NOT NULL OR m.origin_id IS NOT NULL""",
+    "a turn that begins with words that came into one": """
+        SELECT t.id FROM turns t JOIN steered s ON s.row_id = t.user_row_id""",
+    "a chat that has moved to itself, or to one that has moved": """
+        SELECT a.old_chat_id FROM moved_chats a LEFT JOIN moved_chats b
+        ON b.platform = a.platform AND b.bot_id = a.bot_id AND b.old_chat_id = a.new_chat_id
+        WHERE b.old_chat_id IS NOT NULL OR a.old_chat_id = a.new_chat_id""",
+    "a way to a chat that has moved": """
+        WITH keys (session_key) AS (
+            SELECT session_key FROM routes UNION SELECT session_key FROM conversations
+            UNION SELECT session_key FROM jobs
+            UNION SELECT session_key FROM inbox WHERE state IN ('new', 'claimed')
+            UNION SELECT session_key FROM turns
+                  WHERE state IN ('running', 'interrupted', 'crashed'))
+        SELECT session_key FROM keys JOIN moved_chats m
+        ON json_valid(session_key) AND m.platform = session_key ->> 0
+        AND m.bot_id = session_key ->> 1 AND m.old_chat_id = session_key ->> 2""",
+    "something in a chat that has moved": """
+        WITH places (platform, bot_id, chat_id) AS (
+            SELECT platform, bot_id, chat_id FROM inbox WHERE state IN ('new', 'claimed')
+            UNION SELECT platform, bot_id, channel_id FROM cursors
+            UNION SELECT platform, bot_id, chat_id FROM outbox
+                  WHERE state IN ('planned', 'sending', 'unknown'))
+        SELECT p.chat_id FROM places p JOIN moved_chats m ON m.platform = p.platform
+        AND m.bot_id = p.bot_id AND m.old_chat_id = p.chat_id""",
+    "a file without a name of its content": """
+        SELECT name FROM attachments
+        WHERE substr(name, 1, 32) GLOB '*[^0-9a-f]*' OR length(name) < 32 OR size_bytes < 0""",
     "an answer that does not follow its parts": """
         SELECT o.id FROM outbox o WHERE o.state = 'sent' AND EXISTS (
             SELECT 1 FROM outbox_parts p WHERE p.outbox_id = o.id AND p.state <> 'sent')""",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from agent.attachments import StoredFile
 from agent.ledger import LedgerScope, RequestEntry
 from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
@@ -22,7 +23,18 @@ from agent.sessions import (
     SplitRequest,
     TurnOpening,
 )
-from storage import changes, ledger, lineages, mailbox, pairings, search, sessions, turns
+from storage import (
+    attachment_rows,
+    changes,
+    ledger,
+    lineages,
+    mailbox,
+    moving,
+    pairings,
+    search,
+    sessions,
+    turns,
+)
 from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import migrate
@@ -56,11 +68,19 @@ def plans_of(connection: sqlite3.Connection, life: Step) -> dict[str, list[str]]
 def a_life(tx: Transaction) -> None:
     receipt = mailbox.accept(tx, inbound(1), Cursor("telegram", "7", "111", "1"))
     mailbox.accept(tx, inbound(1), None)
+    mailbox.accept(tx, inbound(2, update_id="1001", received_at=9e9), None)
+    mailbox.revise(tx, inbound(2, text="changed", update_id="3000"))
     mailbox.quarantine(tx, "telegram", "7", "9", "{", "unreadable")
     opening = TurnOpening(KEY, OWNER, (receipt.inbox_id,), user("hello"), PREFIX)
     ticket = turns.begin_turn(tx, opening)
     turns.begin_turn(tx, opening)
     turns.append(tx, ticket, ticket.session_id, [said("a")], Usage(9, 9))
+    (waiting,) = mailbox.open_inbox(tx.execute("SELECT 1").connection)
+    assert turns.steer(tx, ticket, ticket.session_id, (waiting.id,), user("and this")) is not None
+    mailbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
+    assert moving.move_chat(tx, "telegram", "7", "111", "112")
+    assert moving.move_chat(tx, "telegram", "7", "112", "111") is False
+    attachment_rows.enter_file(tx, StoredFile("0" * 32, OWNER, "a", "image/png", 1, 0.0))
     ledger.enter_request(tx, RequestEntry("summary", "m", ticket.conversation_id))
     ledger.first_time(tx, OWNER, "warned")
     turns.recover_turns(tx, 3, "set aside")
@@ -92,6 +112,10 @@ def looking(tx: Transaction) -> None:
     connection = tx.execute("SELECT 1").connection
     mailbox.open_inbox(connection)
     mailbox.inbox_items(connection, [1])
+    moving.moved_chats(connection, "telegram", "7")
+    moving.knows_chat(connection, "telegram", "7", "115")
+    attachment_rows.file_row(connection, "0" * 32)
+    attachment_rows.known_files(connection, ["0" * 32])
     mailbox.owed(connection)
     mailbox.cursors(connection, "telegram", "7")
     pairings.ask_pairing(tx, PairingRequest("telegram", "222", "Eve", b"s", b"d", 0.0, 9.0))
@@ -162,7 +186,8 @@ def test_every_statement_finds_its_rows_by_an_index(
     plans = plans_of(connection, life)
     assert len(plans) > 50
     growing = re.compile(
-        r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c|requests|r|l)\b"
+        r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c|requests|r|l"
+        r"|conversations|routes|attachments|steered)\b"
     )
     # A partial index holds only what is open at this moment: to walk through it is to use it.
     open_only = re.compile(r"USING INDEX (inbox_waiting|outbox_owed|turns_open)$")
