@@ -21,7 +21,7 @@ from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.lineage import hold_limit
 from gateway.commands.wording import duration, percent
-from gateway.lanes.lanes import LaneView
+from gateway.lanes.jobs import LaneView
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""

@@ -16,7 +16,7 @@ from agent.sessions import LoadedSession, SessionPrefix
 from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
 from gateway.commands.listings import Listings
-from gateway.lanes.lanes import BusyMode, LaneView
+from gateway.lanes.jobs import BusyMode, LaneView
 from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 

@@ -6,45 +6,34 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 
-from agent.errors import StoreError, StoreUnavailable
+from agent.errors import StoreError
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
 from agent.ports import Clock, Steering
 from agent.sessions import InterruptedTurn
 from agent.store_ports import Mailbox
 from gateway import texts
-from gateway.commands import registry
-from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
+from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery
-from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.intake import IntakeLimits, too_large
 from gateway.intake.keys import chat_of, key_in
-from gateway.intake.records import COMMAND, is_shared, message_of
+from gateway.intake.records import COMMAND
 from gateway.lanes import joining
-from gateway.lanes.lanes import BusyMode, Job, Lanes
+from gateway.lanes.commanding import Commanding, command_of
+from gateway.lanes.jobs import BusyMode, Job
+from gateway.lanes.lanes import Lanes
 from gateway.lanes.receipts import Receipts
 from gateway.lanes.steering import LaneSteering, may_join
-from gateway.platforms.console.convert import PLATFORM as CONSOLE
-from gateway.tasks import (
-    Completed,
-    Stopped,
-    StopReason,
-    StopSignal,
-    TaskOwner,
-    run_stoppable,
-)
+from gateway.tasks import StopReason, StopSignal, TaskOwner
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
 
 log = logging.getLogger(__name__)
 
-STOP_GRACE_SECONDS = 0.7
 GATHER_SECONDS = 1.0
 """What may go on waits so long for its next piece."""
 LONGEST_GATHER_SECONDS = 5.0
 """And not longer than this for all of them."""
-_LEAVING = ("exit", "quit")
-"""What people type to leave a program; on the console nothing but the end of input does."""
 
 
 class Dispatch:
@@ -68,9 +57,8 @@ class Dispatch:
         self._lanes = lanes
         self._turns = turns
         self._settling = settling
-        self._delivery = delivery
         self._host = host
-        self._gate = gate
+        self._commands = Commanding(host, gate, settling, delivery, clock)
         self._mailbox = mailbox
         self._clock = clock
         self._busy_mode = busy_mode
@@ -106,7 +94,7 @@ class Dispatch:
         self._held = {row: self._key_of_today(key) for row, key in self._held.items()}
 
     def queues(self, record: InboxRecord) -> bool:
-        command = _command_of(record) if record.kind == COMMAND else None
+        command = command_of(record) if record.kind == COMMAND else None
         return record.kind != COMMAND or (command is not None and command.place == "in order")
 
     def holds(self, inbox_id: int) -> bool:
@@ -273,7 +261,7 @@ class Dispatch:
 
     def _at_once_done(self, key: str, item: InboxItem) -> None:
         self._held[item.id] = key
-        command = _command_of(item.record)
+        command = command_of(item.record)
         # A stop hits what runs now: here, before anything can be awaited.
         over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
         job = Job(
@@ -291,69 +279,6 @@ class Dispatch:
         stop: StopSignal,
         over: asyncio.Future[None] | None = None,
     ) -> None:
-        answer = await self._answer(item, stop, over)
-        match answer:
-            case AskAgain():
-                job.kind = "turn"
-                await self._turns.retry(item, stop, self._steering(job))
-            case Settled(owed):
-                self._delivery.hand_over(owed)
-            case str():
-                draft = OutboxDraft(item.record.address, answer, "command")
-                await self._settling.answer([item], draft, stop)
-            case None:
-                return  # the row stays new: the command runs again at the next start
-
-    async def _answer(
-        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
-    ) -> Answer | None:
-        """The command's answer; None: the daemon goes down, nothing was done."""
-        asked = parse_command(item.record.text)
-        if asked is None:
-            return texts.COMMAND_FAILED
-        command = registry.find(asked.name)
-        if command is None and asked.name in _LEAVING and item.record.address.platform == CONSOLE:
-            return texts.LEAVE_THE_CONSOLE
-        if command is None:
-            return texts.unknown_command(asked.name, registry.near(asked.name))
-        verdict = self._gate.decide(message_of(item.record))
-        shared = is_shared(item.record)
-        if command.admin_only and not verdict.admin:
-            return texts.ADMINS_ONLY
-        if command.admin_if_shared and shared and not verdict.admin:
-            return texts.ADMIN_ONLY
-        call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)
-        try:
-            outcome = await self._run(command, call, stop)
-        except StoreUnavailable:
-            log.warning("command found no store", extra={"command": command.name}, exc_info=True)
-            return texts.COMMAND_FAILED if command.place == "at once" else texts.COMMAND_IN_DOUBT
-        except Exception:  # the supervised border of a command: the user is told
-            log.exception("command failed", extra={"command": command.name})
-            return texts.COMMAND_FAILED
-        log.info("command", extra={"command": command.name, "inbox_id": item.id})
-        if isinstance(outcome, Completed):
-            return outcome.value
-        return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
-
-    async def _run(
-        self, command: Command, call: Call, stop: StopSignal
-    ) -> Completed[Answer] | Stopped:
-        if not command.stoppable:
-            return Completed(await command.run(self._host, call))
-        return await run_stoppable(
-            lambda: _as_coroutine(command.run(self._host, call)),
-            stop,
-            self._clock,
-            name=f"/{command.name}",
-            grace_seconds=STOP_GRACE_SECONDS,
-        )
-
-
-def _command_of(record: InboxRecord) -> Command | None:
-    asked = parse_command(record.text)
-    return registry.find(asked.name) if asked is not None else None
-
-
-async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:
-    return await answer
+        if await self._commands.run(item, stop, over) is not None:
+            job.kind = "turn"
+            await self._turns.retry(item, stop, self._steering(job))

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from agent.mail import Address
 from agent.ports import Clock
 from gateway import texts
-from gateway.lanes.lanes import Job, Lanes
+from gateway.lanes.jobs import Job
+from gateway.lanes.lanes import Lanes
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.tasks import TaskOwner
 

@@ -10,7 +10,8 @@ from agent.messages import Row
 from agent.ports import Clock
 from agent.sessions import TurnTicket
 from agent.store_ports import SessionStore
-from gateway.lanes.lanes import Job, Lanes
+from gateway.lanes.jobs import Job
+from gateway.lanes.lanes import Lanes
 from gateway.tasks import finish
 from gateway.turns.enclosures import has_enclosures
 from gateway.turns.words import said

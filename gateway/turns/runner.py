@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
-from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.mail import Address, InboxItem, OutboxDraft
 from agent.messages import Draft
-from agent.ports import Clock, Compactor, Steering, ToolContext, TurnObserver
+from agent.ports import Clock, Steering
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -28,105 +26,20 @@ from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery
 from gateway.logs import about
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
+from gateway.turns.beginning import Beginning
 from gateway.turns.compactors import CompactorCache
-from gateway.turns.enclosures import NOTHING, Enclosed, Enclosures, has_enclosures
+from gateway.turns.enclosures import Enclosures
 from gateway.turns.failures import level_of, reason_of, words_for
 from gateway.turns.refreeze import Refreezer
 from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
 from gateway.turns.sheltering import ShelteredCompactor
-from gateway.turns.storing import GaveUp, until_stored
+from gateway.turns.storing import GaveUp
+from gateway.turns.task import AgentLoop, Collected, Hygiene, Task, TurnSettings
 from gateway.turns.words import said
 
 log = logging.getLogger(__name__)
 
-
-class AgentLoop(Protocol):
-    """Model and tools until the reply (`agent.loop.TurnLoop`)."""
-
-    async def __call__(
-        self,
-        ticket: TurnTicket,
-        loaded: LoadedSession,
-        *,
-        compactor: Compactor,
-        context: ToolContext,
-        observer: TurnObserver,
-        steering: Steering | None,
-    ) -> TurnResult:
-        """Go on from the stored rows; between two steps, ``steering`` is asked for more of them.
-
-        Raises:
-            ModelError: no usable answer.
-            StaleTurn: the turn is over; nothing more was written.
-            SessionEnded: somebody else moved the tip.
-        """
-        ...
-
-
-Hygiene = Callable[
-    [LoadedSession, Compactor, Callable[[str], None]], Coroutine[None, None, LoadedSession]
-]
-"""The net before the agent: gives back the session that the turn goes on in."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
-    """How patient a turn is."""
-
-    stop_grace_seconds: float = 0.7
-    """What cancelled work may take before it is left behind: a stop acts within a second."""
-
-
-@dataclass(slots=True)
-class _Observer:
-    """Collects what the user should read beside the answer."""
-
-    notices: list[str] = field(default_factory=list)
-
-    def on_text(self, delta: str) -> None:
-        """Nothing is streamed yet."""
-
-    def on_tool(self, name: str) -> None:
-        log.debug("tool", extra={"tool": name})
-
-    def on_notice(self, text: str) -> None:
-        if text and text not in self.notices:
-            self.notices.append(text)
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """One turn that has begun."""
-
-    ticket: TurnTicket
-    items: Sequence[InboxItem]
-    stop: StopSignal
-    observer: _Observer
-    steering: Steering | None
-
-    @property
-    def address(self) -> Address:
-        """The answer replies to the last piece, which stands next to it."""
-        return self.items[-1].record.address
-
-    @property
-    def owner(self) -> str:
-        """Who asked: the pieces of a message are of one person."""
-        return self.items[-1].record.owner
-
-    @property
-    def context(self) -> ToolContext:
-        """Where its tools are called."""
-        return ToolContext(
-            conversation_id=self.ticket.conversation_id,
-            owner=self.owner,
-            direct_chat=self.items[-1].record.payload.get("chat_kind") == "direct",
-            turn_id=self.ticket.turn_id,
-            user_row_id=self.ticket.user_row_id,
-        )
-
-
-_Load = Callable[[], Awaitable[LoadedSession]]
+Load = Callable[[], Awaitable[LoadedSession]]
 
 
 class TurnRunner:
@@ -161,7 +74,6 @@ class TurnRunner:
         """
         self._sessions = sessions
         self._lineages = lineages
-        self._mailbox = mailbox
         self._loop = loop
         self._hygiene = hygiene
         self._compactors = compactors
@@ -171,43 +83,54 @@ class TurnRunner:
         self._clock = clock
         self._settling = Settling(sessions, mailbox, delivery, clock)
         self._accounts = accounts
-        self._enclosures = enclosures
         self._on_over = on_over
         self._on_ended = on_ended
         self._on_answered = on_answered
         self._settings = settings or TurnSettings()
+        self._beginning = Beginning(
+            sessions,
+            mailbox,
+            self._settling,
+            delivery,
+            clock,
+            accounts=accounts,
+            enclosures=enclosures,
+            stop_grace_seconds=self._settings.stop_grace_seconds,
+        )
 
     async def run(
         self, items: Sequence[InboxItem], stop: StopSignal, steering: Steering | None = None
     ) -> None:
         """Answer one message: one inbox row, or the pieces of it in order."""
-        if await self._is_refused(items, stop):
+        if await self._beginning.is_refused(items, stop):
             return
-        observer = _Observer()
-        enclosed = await self._enclosed(items, stop)
+        observer = Collected()
+        enclosed = await self._beginning.enclosed(items, stop)
         if enclosed is None:
             return  # the rows stay new: their files are fetched again at the next start
         for notice in enclosed.notices:
             observer.on_notice(notice)
         opening = self._opening(items, enclosed.on(said(items)))
-        ticket = await self._begun(items, stop, lambda: self._sessions.begin_turn(opening))
+        ticket = await self._beginning.begun(
+            items, stop, lambda: self._sessions.begin_turn(opening)
+        )
         if ticket is not None:
-            await self._carry(_Task(ticket, items, stop, observer, steering), self._loaded(ticket))
+            await self._carry(Task(ticket, items, stop, observer, steering), self._loaded(ticket))
 
     async def retry(
         self, item: InboxItem, stop: StopSignal, steering: Steering | None = None
     ) -> None:
         """Take the last turn back and ask its message again; this row is the new turn's own."""
         items = (item,)
-        if await self._is_refused(items, stop):
+        if await self._beginning.is_refused(items, stop):
             return
         opening = self._opening(items, said(items))
-        ticket = await self._begun(
+        ticket = await self._beginning.begun(
             items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING
         )
         if ticket is not None:
             await self._carry(
-                _Task(ticket, items, stop, _Observer(), steering), self._loaded(ticket)
+                Task(ticket, items, stop, Collected(), steering), self._loaded(ticket)
             )
 
     async def resume(
@@ -222,7 +145,7 @@ class TurnRunner:
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             log.info("turn resumed", extra={"crashes": turn.crashes})
         await self._carry(
-            _Task(ticket, items, stop, _Observer(), steering),
+            Task(ticket, items, stop, Collected(), steering),
             lambda: self._sessions.resume_turn(ticket),
         )
 
@@ -240,93 +163,14 @@ class TurnRunner:
             return
         self._delivery.hand_over(items)
 
-    # before it begins
-
-    async def _is_refused(self, items: Sequence[InboxItem], stop: StopSignal) -> bool:
-        """Said, where it is so."""
-        if self._accounts is None:
-            return False
-        refusal = await self._accounts.refusal(items[-1].record.owner)
-        if refusal is not None:
-            await self._answer(items, refusal, "notice", stop)
-        return refusal is not None
-
-    async def _enclosed(self, items: Sequence[InboxItem], stop: StopSignal) -> Enclosed | None:
-        """What hangs on the messages; None: the daemon goes down first."""
-        enclosures = self._enclosures
-        if enclosures is None or not has_enclosures(items):
-            return NOTHING
-        async with self._delivery.typing(items[-1].record.address):
-            taken = await run_stoppable(
-                lambda: enclosures.take(items),
-                stop,
-                self._clock,
-                name="files of a message",
-                grace_seconds=self._settings.stop_grace_seconds,
-            )
-        if isinstance(taken, Completed):
-            return taken.value
-        # Who said stop does not wait for them any more: what the message says is kept.
-        return None if stop.shutdown else enclosures.left_out(items)
-
-    async def _begun(
-        self,
-        items: Sequence[InboxItem],
-        stop: StopSignal,
-        begin: Callable[[], Awaitable[TurnTicket | None]],
-        if_stale: str | None = None,
-    ) -> TurnTicket | None:
-        """The turn; None: there is none, and what there was to say about that is said."""
-        ids = [item.id for item in items]
-        try:
-            ticket = await until_stored(
-                begin,
-                self._clock,
-                stop,
-                on_trouble=lambda: self._say_trouble(items),
-            )
-        except GaveUp as gave_up:
-            if gave_up.reason is StopReason.USER:
-                await self._settling.owe(lambda: self._stop_unbegun(ids, begin), stop)
-            return None
-        except StaleTurn:
-            log.info("message was answered before", extra={"inbox_ids": ids})
-            if if_stale is not None:  # or else it is another turn that is in the way
-                await self._answer(items, if_stale, "command", stop)
-            return None
-        except Exception as error:  # the supervised border: nobody is left without a word
-            log.exception("turn could not begin", extra={"inbox_ids": ids})
-            await self._answer(items, words_for(error), "notice", stop)
-            return None
-        if ticket is None:
-            await self._answer(items, texts.NOTHING_TO_RETRY, "command", stop)
-        return ticket
-
-    async def _stop_unbegun(
-        self, ids: Sequence[int], begin: Callable[[], Awaitable[TurnTicket | None]]
-    ) -> Sequence[OutboxItem]:
-        """End a turn of which nobody knows whether it has begun: so that it is not resumed.
-
-        One that has not is not begun for that: a retry would take the last answer back for nothing.
-        """
-        if all(row.state == "new" for row in await self._mailbox.inbox_items(ids)):
-            return await self._mailbox.answer_inbox(ids)
-        try:
-            ticket = await begin()
-            if ticket is not None:
-                return await self._sessions.finish_turn(ticket, ticket.session_id, "stopped")
-        except StaleTurn:
-            log.info("there was no turn to stop", extra={"inbox_ids": ids})
-        return await self._mailbox.answer_inbox(ids)
-
     # one turn
 
-    async def _carry(self, task: _Task, load: _Load) -> None:
+    async def _carry(self, task: Task, load: Load) -> None:
         ticket = task.ticket
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             await self._carry_on(task, load)
 
-    async def _carry_on(self, task: _Task, load: _Load) -> None:
+    async def _carry_on(self, task: Task, load: Load) -> None:
         started = self._clock.monotonic()
         ticket, observer, stop = task.ticket, task.observer, task.stop
         try:
@@ -351,14 +195,14 @@ class TurnRunner:
         if ending.outcome == "done" and ending.result is not None:
             self._on_answered(ticket.conversation_id, ending.result)
 
-    async def _mind_the_budget(self, owner: str, ending: Ending, observer: _Observer) -> None:
+    async def _mind_the_budget(self, owner: str, ending: Ending, observer: Collected) -> None:
         """The person hears of it with the answer that took them there."""
         if self._accounts is not None:
             pending = ending.result.usage if ending.result is not None else None
             warning = await self._accounts.warning(owner, pending)
             observer.on_notice(warning or "")
 
-    async def _work_until_stopped(self, task: _Task, load: _Load) -> Ending | None:
+    async def _work_until_stopped(self, task: Task, load: Load) -> Ending | None:
         """How the turn ends; None: it does not, the daemon goes down."""
         ticket = task.ticket
         try:
@@ -390,7 +234,7 @@ class TurnRunner:
             return None
         return Ending("stopped", ticket.session_id, None)
 
-    async def _work(self, task: _Task, load: _Load) -> TurnResult:
+    async def _work(self, task: Task, load: Load) -> TurnResult:
         ticket = task.ticket
         loaded = await load()
         if loaded.session.ended_at is not None:
@@ -416,17 +260,8 @@ class TurnRunner:
                 loaded = await self._sessions.load(tip.id, ticket=ticket)
         return await call(loaded)
 
-    def _loaded(self, ticket: TurnTicket) -> _Load:
+    def _loaded(self, ticket: TurnTicket) -> Load:
         return lambda: self._sessions.load(ticket.session_id, ticket=ticket)
-
-    async def _answer(
-        self, items: Sequence[InboxItem], text: str, kind: OutboxKind, stop: StopSignal
-    ) -> None:
-        """Answer rows that begin no turn."""
-        await self._settling.answer(items, OutboxDraft(items[-1].record.address, text, kind), stop)
-
-    async def _say_trouble(self, items: Sequence[InboxItem]) -> None:
-        self._delivery.say_now(items[-1].record.address, texts.STORE_TROUBLE)
 
     def _opening(self, items: Sequence[InboxItem], message: Draft) -> TurnOpening:
         record = items[0].record

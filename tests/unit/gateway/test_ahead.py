@@ -40,14 +40,14 @@ class Road(Rig):
     """The rig with the real loop and compactor, a strict model, and summaries that a gate holds."""
 
     def __init__(self, clock: FakeClock, **settings: Any) -> None:
-        self.gate = threading.Event()
+        self.opened = threading.Event()
         self.asked = asyncio.Event()
         self.failure: Exception | None = None
         loop = asyncio.get_running_loop()
 
         def summary(asked: Asked) -> str:
             loop.call_soon_threadsafe(self.asked.set)
-            assert self.gate.wait(20)
+            assert self.opened.wait(20)
             if self.failure is not None:
                 raise self.failure
             return "## Goal\nto cross the river"
@@ -113,7 +113,7 @@ class Road(Rig):
 
     async def ready(self) -> None:
         """Let the summary come, and everything that follows from it."""
-        self.gate.set()
+        self.opened.set()
         async with asyncio.timeout(20):
             while detaching._kept or self.desk.running:  # type: ignore[union-attr]  # noqa: ASYNC110
                 await asyncio.sleep(0)
@@ -146,7 +146,7 @@ class Road(Rig):
 async def road(clock: FakeClock) -> Any:
     made = Road(clock)
     yield made
-    made.gate.set()
+    made.opened.set()
     assert made.model.problems == []
 
 
@@ -154,7 +154,7 @@ async def test_the_turn_that_crosses_the_threshold_waits_for_nothing(road: Road)
     await road.fill()
     await road.ready()
     assert await road.kept()
-    road.gate.clear()  # whoever asked for a summary now would hang
+    road.opened.clear()  # whoever asked for a summary now would hang
     await road.say("over " + "n" * 7_000, 4_000)
     assert road.replies()[-1].startswith("re: over")
     chain = await road.chain()
@@ -194,7 +194,7 @@ async def test_commands(road: Road, when: str, command: str, sessions: int, paid
     old = (await road.chain())[-1].conversation_id
     if when.startswith("when"):
         await road.ready()
-    if command == "/compress" and not road.gate.is_set():
+    if command == "/compress" and not road.opened.is_set():
         asking = asyncio.ensure_future(road.order(command))
         await road.settle()
         assert not asking.done()  # it waits for the one call, and pays for no second
@@ -263,7 +263,7 @@ async def test_killed_while_it_is_prepared(road: Road, clock: FakeClock) -> None
     for task in set(road.desk._tasks._tasks) | set(detaching._kept):  # type: ignore[union-attr]
         task.cancel()
     await road.settle()
-    road.gate.set()
+    road.opened.set()
     road.boot()
     await road.recovery.run()
     sweep = asyncio.ensure_future(road.desk.sweep())  # type: ignore[union-attr]

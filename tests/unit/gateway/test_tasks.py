@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from agent.errors import StoreUnavailable
-from gateway.lanes.lanes import DrainReport, Job, Lanes
+from gateway.lanes.jobs import DrainReport, Job
+from gateway.lanes.lanes import Lanes
 from gateway.tasks import (
     Completed,
     Stopped,

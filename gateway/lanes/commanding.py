@@ -1,0 +1,115 @@
+"""Owns the way of one command: may its sender give it, what comes of it, its row answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from agent.errors import StoreUnavailable
+from agent.mail import InboxItem, InboxRecord, OutboxDraft
+from agent.ports import Clock
+from gateway import texts
+from gateway.commands import registry
+from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
+from gateway.delivery.outbox import Delivery
+from gateway.intake.commands import parse_command
+from gateway.intake.gate import Gate
+from gateway.intake.records import is_shared, message_of
+from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.tasks import Completed, Stopped, StopReason, StopSignal, run_stoppable
+from gateway.turns.settling import Settling
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_SECONDS = 0.7
+_LEAVING = ("exit", "quit")
+"""What people type to leave a program; on the console nothing but the end of input does."""
+
+
+class Commanding:
+    """Runs commands, one per call."""
+
+    def __init__(
+        self, host: CommandHost, gate: Gate, settling: Settling, delivery: Delivery, clock: Clock
+    ) -> None:
+        self._host = host
+        self._gate = gate
+        self._settling = settling
+        self._delivery = delivery
+        self._clock = clock
+
+    async def run(
+        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None = None
+    ) -> AskAgain | None:
+        """Do it, and answer its row, unless the row is to become a turn.
+
+        ``over``: for /stop; done when what was running has ended, None if nothing was.
+        """
+        answer = await self._answer(item, stop, over)
+        match answer:
+            case AskAgain():
+                return answer
+            case Settled(owed):
+                self._delivery.hand_over(owed)
+            case str():
+                draft = OutboxDraft(item.record.address, answer, "command")
+                await self._settling.answer([item], draft, stop)
+            case None:
+                pass  # the row stays new: the command runs again at the next start
+        return None
+
+    async def _answer(
+        self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
+    ) -> Answer | None:
+        """The command's answer; None: the daemon goes down, nothing was done."""
+        asked = parse_command(item.record.text)
+        if asked is None:
+            return texts.COMMAND_FAILED
+        command = registry.find(asked.name)
+        if command is None and asked.name in _LEAVING and item.record.address.platform == CONSOLE:
+            return texts.LEAVE_THE_CONSOLE
+        if command is None:
+            return texts.unknown_command(asked.name, registry.near(asked.name))
+        verdict = self._gate.decide(message_of(item.record))
+        shared = is_shared(item.record)
+        if command.admin_only and not verdict.admin:
+            return texts.ADMINS_ONLY
+        if command.admin_if_shared and shared and not verdict.admin:
+            return texts.ADMIN_ONLY
+        call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)
+        try:
+            outcome = await self._run(command, call, stop)
+        except StoreUnavailable:
+            log.warning("command found no store", extra={"command": command.name}, exc_info=True)
+            return texts.COMMAND_FAILED if command.place == "at once" else texts.COMMAND_IN_DOUBT
+        except Exception:  # the supervised border of a command: the user is told
+            log.exception("command failed", extra={"command": command.name})
+            return texts.COMMAND_FAILED
+        log.info("command", extra={"command": command.name, "inbox_id": item.id})
+        if isinstance(outcome, Completed):
+            return outcome.value
+        return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
+
+    async def _run(
+        self, command: Command, call: Call, stop: StopSignal
+    ) -> Completed[Answer] | Stopped:
+        if not command.stoppable:
+            return Completed(await command.run(self._host, call))
+        return await run_stoppable(
+            lambda: _as_coroutine(command.run(self._host, call)),
+            stop,
+            self._clock,
+            name=f"/{command.name}",
+            grace_seconds=STOP_GRACE_SECONDS,
+        )
+
+
+def command_of(record: InboxRecord) -> Command | None:
+    """The command that this row is; None: there is none of that name."""
+    asked = parse_command(record.text)
+    return registry.find(asked.name) if asked is not None else None
+
+
+async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:
+    return await answer

@@ -1,0 +1,102 @@
+"""Owns what a turn is while it runs: its ticket, its rows, its agent, what it has to tell."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.loop import TurnResult
+from agent.mail import Address, InboxItem
+from agent.ports import Compactor, Steering, ToolContext, TurnObserver
+from agent.sessions import LoadedSession, TurnTicket
+from gateway.tasks import StopSignal
+
+log = logging.getLogger(__name__)
+
+
+class AgentLoop(Protocol):
+    """Model and tools until the reply (`agent.loop.TurnLoop`)."""
+
+    async def __call__(
+        self,
+        ticket: TurnTicket,
+        loaded: LoadedSession,
+        *,
+        compactor: Compactor,
+        context: ToolContext,
+        observer: TurnObserver,
+        steering: Steering | None,
+    ) -> TurnResult:
+        """Go on from the stored rows; between two steps, ``steering`` is asked for more of them.
+
+        Raises:
+            ModelError: no usable answer.
+            StaleTurn: the turn is over; nothing more was written.
+            SessionEnded: somebody else moved the tip.
+        """
+        ...
+
+
+Hygiene = Callable[
+    [LoadedSession, Compactor, Callable[[str], None]], Coroutine[None, None, LoadedSession]
+]
+"""The net before the agent: gives back the session that the turn goes on in."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """How patient a turn is."""
+
+    stop_grace_seconds: float = 0.7
+    """What cancelled work may take before it is left behind: a stop acts within a second."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """Collects what the user should read beside the answer."""
+
+    notices: list[str] = field(default_factory=list)
+
+    def on_text(self, delta: str) -> None:
+        """Nothing is streamed yet."""
+
+    def on_tool(self, name: str) -> None:
+        log.debug("tool", extra={"tool": name})
+
+    def on_notice(self, text: str) -> None:
+        if text and text not in self.notices:
+            self.notices.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One turn that has begun."""
+
+    ticket: TurnTicket
+    items: Sequence[InboxItem]
+    stop: StopSignal
+    observer: Collected
+    steering: Steering | None
+
+    @property
+    def address(self) -> Address:
+        """The answer replies to the last piece, which stands next to it."""
+        return self.items[-1].record.address
+
+    @property
+    def owner(self) -> str:
+        """Who asked: the pieces of a message are of one person."""
+        return self.items[-1].record.owner
+
+    @property
+    def context(self) -> ToolContext:
+        """Where its tools are called."""
+        return ToolContext(
+            conversation_id=self.ticket.conversation_id,
+            owner=self.owner,
+            direct_chat=self.items[-1].record.payload.get("chat_kind") == "direct",
+            turn_id=self.ticket.turn_id,
+            user_row_id=self.ticket.user_row_id,
+        )
