@@ -628,6 +628,68 @@ async def test_downloads_through_the_client(server: TelegramServer, bot: Bot) ->
         await file.download_as_bytearray()
 
 
+async def test_a_path_is_open_for_an_hour_from_when_it_was_asked_for(ask: Ask) -> None:
+    now = [1_000.0]
+    async with TelegramServer(clock=lambda: now[0]) as server, client(server) as bot:
+        file_id = server.document(b"words")["message"]["document"]["file_id"]
+        path = server.state.files[file_id].path
+        url = f"{server.base_file_url}{server.token}/{path}"
+        async with aiohttp.ClientSession() as session:
+
+            async def load() -> int:
+                async with session.get(url) as answer:
+                    return answer.status
+
+            assert await load() == 404
+            await bot.get_file(file_id)
+            assert await load() == 200
+            now[0] += 3_600
+            assert await load() == 404
+
+
+async def test_all_kinds_of_files_are_read_by_the_client(server: TelegramServer, bot: Bot) -> None:
+    kinds = {
+        "audio": {}, "video": {}, "animation": {}, "voice": {}, "video_note": {"length": 240},
+        "sticker": {"type": "regular", "is_animated": False, "is_video": False, "emoji": "😀"},
+    }  # fmt: skip
+    for kind, fields in kinds.items():
+        update = Update.de_json(server.media(kind, fields=fields, caption="c"), bot)
+        assert update.message is not None
+        found = getattr(update.message, kind)
+        assert (await (await found.get_file()).download_as_bytearray()) == b"bytes"
+    number = server.photo(PNG, caption="look")["message"]["message_id"]
+    edited = Update.de_json(server.edit_message(number, "@posthouse_test_bot see"), bot)
+    assert edited.edited_message is not None
+    assert edited.edited_message.caption == "@posthouse_test_bot see"
+    assert [e.type for e in edited.edited_message.caption_entities] == ["mention"]
+    origin = {"type": "hidden_user", "sender_user_name": "Eve"}
+    passed_on = Update.de_json(server.forwarded("/new x", origin), bot)
+    assert passed_on.message is not None
+    assert passed_on.message.forward_origin.sender_user_name == "Eve"
+
+
+@pytest.mark.parametrize("kind", ["short", "endless", "packed", "moved", "drip"])
+async def test_bytes_that_come_badly(server: TelegramServer, bot: Bot, kind: str) -> None:
+    file = await bot.get_file(server.document(b"words" * 9)["message"]["document"]["file_id"])
+    server.fault(Fault.download(kind, seconds=0.001))
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as session,
+        session.get(file.file_path, allow_redirects=False) as answer,
+    ):
+        if kind == "moved":
+            assert (answer.status, answer.headers["Location"][-5:]) == (302, "/else")
+        elif kind == "packed":
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert len(await answer.read()) < 100_000
+        elif kind == "endless":
+            assert len(await answer.content.readexactly(1_000_000)) == 1_000_000
+        elif kind == "short":
+            with pytest.raises(aiohttp.ClientError):
+                await answer.read()
+        else:
+            assert await answer.read() == b"words" * 9
+
+
 # --- getUpdates ----------------------------------------------------------------------------
 
 

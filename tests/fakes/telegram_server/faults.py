@@ -8,7 +8,12 @@ from typing import Any
 
 from tests.fakes.telegram_server.wire import ApiError, Json, flood
 
-KINDS = ("flood", "error", "html", "drop", "hang", "migrate", "garbage")
+KINDS = (
+    "flood", "error", "html", "drop", "hang", "migrate", "garbage",
+    "drip", "short", "endless", "packed", "moved",
+)  # fmt: skip
+DOWNLOAD_KINDS = frozenset({"drip", "short", "endless", "packed", "moved"})
+"""Of a file's bytes: see `downloads`."""
 
 
 @dataclass
@@ -73,6 +78,11 @@ class Fault:
     def garbage(cls, method: str = "sendMessage", *, after: bool = False, **rest: Any) -> Fault:
         """200 with a body that is cut off inside the JSON."""
         return cls("garbage", method, after=after, **rest)
+
+    @classmethod
+    def download(cls, kind: str, **rest: Any) -> Fault:
+        """A file's bytes that come slowly, not all, without end, packed, or from elsewhere."""
+        return cls(kind, "downloadFile", **rest)
 
     @classmethod
     def from_json(cls, body: Json) -> Fault:

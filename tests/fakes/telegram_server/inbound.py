@@ -247,8 +247,15 @@ class Inbound:
         """A person changes a message; it keeps its id and place."""
         chat = self.state.chats[chat_id]
         stored = chat.messages[message_id]
+        changed = self._text(text)
+        if "text" not in stored.message:  # a picture's caption
+            changed = {
+                {"text": "caption", "entities": "caption_entities"}[key]: value
+                for key, value in changed.items()
+            }
         stored.message.pop("entities", None)
-        stored.message.update(self._text(text), edit_date=self.state.now())
+        stored.message.pop("caption_entities", None)
+        stored.message.update(changed, edit_date=self.state.now())
         kind = "edited_channel_post" if chat.type == "channel" else "edited_message"
         return self.push(kind, copy.deepcopy(stored.message))
 
@@ -293,6 +300,28 @@ class Inbound:
         stored = self.file(data, "voice.oga", "audio/ogg", "voice")
         return self._with_file("voice", stored, caption, None, rest)
 
+    def media(
+        self,
+        kind: str,
+        data: bytes = b"bytes",
+        name: str = "file.bin",
+        mime: str = "application/octet-stream",
+        *,
+        caption: str = "",
+        media_group_id: str | None = None,
+        size: int | None = None,
+        fields: Json | None = None,
+        **rest: Any,
+    ) -> Json:
+        """Any other file: audio, video, video_note, animation, sticker; fields go into it."""
+        stored = self.file(data, name, mime, f"{kind}s", size)
+        return self._with_file(kind, stored, caption, media_group_id, rest, fields)
+
+    def forwarded(self, text: str, origin: Json, **rest: Any) -> Json:
+        """Somebody passes on a message; its marks come along."""
+        body = {"forward_origin": {"date": self.state.now() - 60, **origin}, **self._text(text)}
+        return self.message(body, **rest)
+
     def album(
         self,
         pictures: list[bytes],
@@ -314,9 +343,19 @@ class Inbound:
         ]
 
     def _with_file(
-        self, kind: str, stored: StoredFile, caption: str, group: str | None, rest: Json
+        self,
+        kind: str,
+        stored: StoredFile,
+        caption: str,
+        group: str | None,
+        rest: Json,
+        fields: Json | None = None,
     ) -> Json:
         body = media_fields(kind, stored)
+        if fields:
+            body[kind].update(fields)
+        if kind == "animation":
+            body["document"] = dict(body[kind])
         if caption:
             body["caption"] = caption
             if found := self._found(caption):

@@ -14,6 +14,7 @@ from tests.fakes.telegram_server.webhook import Webhook
 from tests.fakes.telegram_server.wire import ApiError, Json, Params, bad_request, words
 
 LONG_POLL_LIMIT = 50
+PATH_SECONDS = 3600
 MAX_DOWNLOAD = 20 * 1024 * 1024
 _SCOPES = words(
     "default all_private_chats all_group_chats all_chat_administrators chat "
@@ -133,6 +134,7 @@ class Methods:
             raise bad_request("invalid file_id")
         if stored.size > MAX_DOWNLOAD:
             raise bad_request("file is too big")
+        stored.open_until = self.state.clock() + PATH_SECONDS
         return {
             "file_id": stored.file_id,
             "file_unique_id": stored.unique_id,

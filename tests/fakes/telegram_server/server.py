@@ -14,7 +14,8 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.fakes.telegram_server.control import add_control
-from tests.fakes.telegram_server.faults import Fault, FaultBook
+from tests.fakes.telegram_server.downloads import badly, open_file
+from tests.fakes.telegram_server.faults import DOWNLOAD_KINDS, Fault, FaultBook
 from tests.fakes.telegram_server.inbound import Inbound
 from tests.fakes.telegram_server.methods import Methods
 from tests.fakes.telegram_server.state import Call, SentMessage, State
@@ -363,14 +364,17 @@ class TelegramServer(Inbound):
         fault = self.faults.take("downloadFile", None)
         if fault is not None:
             call.fault = fault.kind
-            spoiled = await self._spoil(request, fault, call)
-            if spoiled is not None:
-                return spoiled
-        found = next((item for item in self.state.files.values() if item.path == path), None)
+            if fault.kind not in DOWNLOAD_KINDS:
+                spoiled = await self._spoil(request, fault, call)
+                if spoiled is not None:
+                    return spoiled
+        found = open_file(self.state, path)
         if found is None:
             call.status = 404
             raise _as_http(ApiError(404, "Not Found"))
         call.status = 200
+        if fault is not None and fault.kind in DOWNLOAD_KINDS:
+            return await badly(request, fault, found.data)
         return web.Response(body=found.data, content_type="application/octet-stream")
 
 

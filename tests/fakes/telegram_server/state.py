@@ -81,6 +81,8 @@ class StoredFile:
     mime: str
     data: bytes
     size: int
+    open_until: float = 0.0
+    """getFile opens the path for an hour."""
 
     @property
     def unique_id(self) -> str:
