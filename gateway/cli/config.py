@@ -49,22 +49,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_json: bool) -> None:
     # Inside, so that `schema` stays instant.
+    from gateway.intake.who_may_talk import in_words, warnings_of  # noqa: PLC0415
     from gateway.wiring.models import is_offline  # noqa: PLC0415
     from gateway.wiring.platforms import build_policies, enabled_platforms  # noqa: PLC0415
 
     platforms = enabled_platforms(config, secrets)
     policies = build_policies(config, {"telegram", "discord"})
-    closed = {name for name, policy in policies.items() if policy.access.lets_nobody_in}
+    closed = {name for name, policy in policies.items() if policy.lets_nobody_in}
+    who = {name: in_words(policies[name]) for name in platforms}
     # Only warnings: the service may have secrets that are not in this shell.
     missing = [f"{line} in this environment" for line in missing_tokens(config, secrets)]
     warnings = [
         *unavailable(config),
         *missing,
-        *(
-            f"nobody is allowed to talk to {platform}: set {platform}.allow_from"
-            for platform in platforms
-            if platform in closed
-        ),
+        *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(
             f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "
             "environment"
@@ -77,11 +75,12 @@ def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_js
     model = "offline" if is_offline(config, secrets) else config.model.name
     if as_json:
         found = {"file": str(path) if path else None, "ok": True, "warnings": warnings}
-        out(json.dumps({**found, "platforms": platforms, "model": model}))
+        out(json.dumps({**found, "platforms": platforms, "model": model, "who_may_talk": who}))
         return
     # Without a platform `run` serves the terminal in which it is started.
     starts = f"would start: {', '.join(platforms) or 'console'}; model {plain(model)}"
-    out("\n".join([f"ok: {name}", starts, *(f"warning: {line}" for line in warnings)]))
+    talking = [f"who may talk to {platform}: {words}" for platform, words in who.items()]
+    out("\n".join([f"ok: {name}", starts, *talking, *(f"warning: {line}" for line in warnings)]))
 
 
 def _presence(secrets: Secrets) -> dict[str, str]:

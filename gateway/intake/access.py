@@ -54,6 +54,11 @@ class PlatformPolicy:
     pairing: bool = False
     """Strangers who write to the bot directly get a code, and count once it is approved."""
 
+    @property
+    def lets_nobody_in(self) -> bool:
+        """And nobody can ask to be."""
+        return self.access.lets_nobody_in and not self.pairing
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:

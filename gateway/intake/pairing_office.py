@@ -52,9 +52,10 @@ class PairingOffice:
                     return await self._approve(code)
                 case {"action": "revoke", "platform": str(platform), "user_id": str(user_id)}:
                     return await self._revoke(platform, user_id)
+                case _:
+                    return {"error": "this request is not known; is it of another version?"}
         except PosthouseError as exc:
             return {"error": str(exc)}
-        return {"error": "the daemon does not know this request; is it of another version?"}
 
     async def _list(self) -> Answer:
         book, now = await self._pairings.pairings(), self._clock.now()
@@ -99,4 +100,3 @@ def _request(request: PairingRequest) -> Answer:
         "asked_at": request.asked_at,
         "expires_at": request.expires_at,
     }
-

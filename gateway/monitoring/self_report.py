@@ -13,6 +13,7 @@ from agent.spending import FREE_MODELS
 from gateway.commands.wording import percent
 from gateway.config.models import Config, unavailable
 from gateway.intake.access import PlatformPolicy
+from gateway.intake.who_may_talk import in_words, warnings_of
 from gateway.supervisor import Supervisor
 from gateway.windows.book import WindowBook
 from gateway.windows.rules import micro_of
@@ -168,8 +169,6 @@ class SelfReport:
         for line in self.remarks():
             log.warning(line)
         for name, policy in policies.items():
-            if policy.access.lets_nobody_in:
-                log.warning(
-                    "nobody is allowed to talk here: set allow_from in config.yaml",
-                    extra={"platform": name},
-                )
+            log.info("who may talk", extra={"platform": name, "who": in_words(policy)})
+            for line in warnings_of(name, policy):
+                log.warning(line)

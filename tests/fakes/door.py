@@ -52,6 +52,8 @@ class RecordingDispatcher:
 class Door:
     """Everything that a message passes before its lane; `traces` tells what anybody has left."""
 
+    gate_type: type[Gate] = Gate
+
     def __init__(
         self,
         clock: Clock,
@@ -72,7 +74,7 @@ class Door:
     def open(self) -> None:
         """As at a start: nothing is known but what is stored."""
         self.dispatcher = RecordingDispatcher()
-        self.gate = Gate(self.policies, self.store, self.store)
+        self.gate = self.gate_type(self.policies, self.store, self.store)
         self.pairing = PairingDesk(
             self.gate,
             self.store,
