@@ -39,6 +39,8 @@ POINTS: Final = (
     "between-parts",
     "after-send-before-mark",
 )
+"""Where a talk of messages passes again and again."""
+RESTART_POINTS: Final = ("after-restart-commit", "after-news-commit")
 
 
 def platform_of_key(session_key: str) -> str:
@@ -169,6 +171,20 @@ class FaultyStore:
         self._owe(items)
         return items
 
+    async def await_restart(self, *arguments: Any, **options: Any) -> tuple[OutboxItem, ...]:
+        items = await self._inner.await_restart(*arguments, **options)
+        self._owe(items)
+        for item in items:
+            self._trap.passed("after-restart-commit", item.draft.address.platform)
+        return items
+
+    async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
+        items = await self._inner.say_restarted(text)
+        self._owe(items)
+        for item in items:
+            self._trap.passed("after-news-commit", item.draft.address.platform)
+        return items
+
     async def owe(self, *arguments: Any, **options: Any) -> OutboxItem:
         item = await self._inner.owe(*arguments, **options)
         self._owe([item])
@@ -193,7 +209,7 @@ class FaultyStore:
 def main(argv: Sequence[str]) -> int:
     """Run the daemon with its trap set."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--point", choices=POINTS, required=True)
+    parser.add_argument("--point", choices=(*POINTS, *RESTART_POINTS), required=True)
     parser.add_argument("--platform", required=True)
     parser.add_argument("--occurrence", type=int, default=1)
     parser.add_argument("--hits", type=Path, required=True)

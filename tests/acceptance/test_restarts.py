@@ -8,10 +8,20 @@ import time
 
 import pytest
 
-from gateway.texts import POSSIBLE_REPEAT
+from gateway import __version__
+from gateway.texts import (
+    ADMINS_ONLY,
+    POSSIBLE_REPEAT,
+    RESTARTING,
+    restarted,
+)
+from tests.acceptance.faulty_daemon import RESTART_POINTS
 from tests.acceptance.harness import (
+    DISCORD_USER,
     OTHER_DISCORD_USER,
     OTHER_TELEGRAM_USER,
+    TELEGRAM_USER,
+    Daemon,
     DiscordChat,
     TelegramChat,
     World,
@@ -224,4 +234,116 @@ async def test_a_database_that_was_moved_away_is_said_and_waited_for(world: Worl
     await answered(chat, "reply to: meanwhile", daemon)
     assert "STORE TAKES NOTHING" not in (await run_command(world.home, "status")).stdout
     assert await daemon.terminate() == (0, pytest.approx(0, abs=10))
+    check_invariants(world.database().path)
+
+
+# --- /restart -----------------------------------------------------------------------------------
+
+MANAGED = {"INVOCATION_ID": "0123456789abcdef0123456789abcdef"}
+BACK = restarted(__version__, 0)
+
+
+async def under_a_manager(world: World, *platforms: str) -> Daemon:
+    """The next run, as a service manager would start it."""
+    return await world.run(*platforms, secrets={**world.secrets_for(*platforms), **MANAGED})
+
+
+async def test_restart_from_a_chat(world: World) -> None:
+    """Out and back with its own exit code; told once; what comes again is no second restart."""
+    world.configure(telegram={"admins": [TELEGRAM_USER]}, discord={"admins": [DISCORD_USER]})
+    daemon = await under_a_manager(world, "telegram", "discord")
+    chats: list[TelegramChat | DiscordChat] = [TelegramChat(world), DiscordChat(world)]
+    other = TelegramChat(world, OTHER_TELEGRAM_USER)
+    other.say("/restart")
+    await answered(other, ADMINS_ONLY, daemon)
+    for chat in chats:
+        chat.say("/restart")
+        assert await daemon.exited(5.0) == 75
+        assert chat.shown() == [RESTARTING]
+        daemon = await under_a_manager(world, "telegram", "discord")
+        assert await answered(chat, BACK, daemon) == [RESTARTING, BACK]
+        # Long enough for whatever would come again to have come.
+        chat.say("/whoami")
+        await answered(chat, "an admin", daemon)
+        assert daemon.exit_code is None
+        assert len(chat.shown()) == 3
+    code, _ = await daemon.terminate()
+    assert code == 0
+    daemon = await under_a_manager(world, "telegram", "discord")
+    for chat in chats:
+        chat.say("hello")
+        await answered(chat, "reply to: hello", daemon)
+        assert len(chat.shown()) == 4
+    await settled(world)
+
+
+async def test_restart_without_anybody_who_would_start_it(world: World) -> None:
+    world.configure(telegram={"admins": [TELEGRAM_USER]})
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    chat.say("/restart")
+    assert len(await answered(chat, "nothing would start me again", daemon)) == 1
+    chat.say("hello")
+    await answered(chat, "reply to: hello", daemon)
+
+
+async def test_restart_in_the_middle_of_turns(world: World) -> None:
+    """The turn in the same chat outlasts the drain: it goes on afterwards, and the news says so."""
+    world.configure(telegram={"admins": [TELEGRAM_USER]}, gateway={"drain_seconds": 1})
+    daemon = await under_a_manager(world, "telegram")
+    chat, other = TelegramChat(world), TelegramChat(world, OTHER_TELEGRAM_USER)
+    world.anthropic.fault_next("hang", times=2, text="slow")
+    for one in (chat, other):
+        one.say("slow")
+    await eventually(lambda: world.anthropic.records.in_flight == 2, 10.0, "turns at work")
+    chat.say("/restart")
+    assert await daemon.exited(10.0) == 75
+    world.anthropic.clear_script()
+    world.anthropic.release()
+    daemon = await under_a_manager(world, "telegram")
+    for one in (chat, other):
+        await answered(one, "reply to: slow", daemon)
+    await answered(chat, "I am back", daemon)
+    news = restarted(__version__, 2)
+    assert sorted(chat.shown()) == sorted([RESTARTING, news, "reply to: slow"])
+    assert other.shown() == ["reply to: slow"]
+    await settled(world)
+
+
+@pytest.mark.parametrize("platform", ["telegram", "discord"])
+@pytest.mark.parametrize("point", RESTART_POINTS)
+async def test_killed_around_a_restart(world: World, platform: str, point: str) -> None:
+    """Right behind either commit: one restart, and the news once."""
+    config = world.configure(
+        telegram={"admins": [TELEGRAM_USER]}, discord={"admins": [DISCORD_USER]}
+    )
+    chat = TelegramChat(world) if platform == "telegram" else DiscordChat(world)
+    daemon = await under_a_manager(world, platform)
+    chat.say("hello")
+    await answered(chat, "reply to: hello", daemon)
+    if point == "after-news-commit":
+        chat.say("/restart")
+        assert await daemon.exited(10.0) == 75
+    else:
+        await daemon.kill()
+        chat.say("/restart")
+    hits = world.home.parent / "hits"
+    daemon = world.daemon(
+        launcher=(
+            "-m", "tests.acceptance.faulty_daemon", "--point", point, "--platform", platform,
+            "--hits", str(hits), "--armed", str(world.home),
+        ),
+        config=config,
+        secrets={**world.secrets_for(platform), **MANAGED},
+    ).start()  # fmt: skip
+    assert await daemon.exited(40.0) == -signal.SIGKILL
+    assert hits.exists()
+    daemon = await under_a_manager(world, platform)
+    await answered(chat, BACK, daemon)
+    chat.say("and now?")
+    await answered(chat, "reply to: and now?", daemon)
+    assert daemon.exit_code is None
+    assert chat.shown().count(BACK) == 1
+    assert chat.shown().count(RESTARTING) == 1
+    await settled(world)
     check_invariants(world.database().path)
