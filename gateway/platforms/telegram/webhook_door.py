@@ -20,7 +20,7 @@ from agent.errors import StoreUnavailable
 from agent.llm.background import in_daemon_thread
 from agent.ports import Clock
 from gateway.platforms.contract import PlatformUnavailable
-from gateway.tasks import spawn
+from gateway.tasks import spawn, wait_all
 
 if TYPE_CHECKING:  # only where webhook mode is on
     from aiohttp import web
@@ -97,6 +97,7 @@ class WebhookDoor:
         self._room = asyncio.Semaphore(settings.most_at_once)
         self._quiet_since: OrderedDict[Any, float] = OrderedDict()
         """By connection: those on which nothing is asked now, the longest quiet one first."""
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._library: Any = None
         self.port = settings.port
         self.delivered = 0
@@ -126,8 +127,19 @@ class WebhookDoor:
         finally:
             sweeping.cancel()
             listening.close()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(server.shutdown(CLOSE_SECONDS), 2 * CLOSE_SECONDS)
+            await self._close(server)
+
+    async def _close(self, server: web.Server) -> None:
+        """Let what is being answered come to its end, for a moment; it comes again otherwise."""
+        for connection in self._quiet_since:
+            _cut(connection)
+        self._quiet_since.clear()
+        await wait_all(self._under_way, self._clock, CLOSE_SECONDS)
+        for task in self._under_way:
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await server.shutdown(CLOSE_SECONDS / 10)
 
     async def _listen(self, server: web.Server) -> asyncio.Server:
         host, port = self._settings.host, self._settings.port
@@ -184,12 +196,15 @@ class WebhookDoor:
         encoded = request.headers.get("Content-Encoding", "identity") != "identity"
         if request.content_type != "application/json" or encoded:
             return self._status(415, close=True)
-        connection = request.protocol
+        connection, task = request.protocol, asyncio.current_task()
+        assert task is not None
         self._quiet_since.pop(connection, None)
+        self._under_way.add(task)
         try:
             async with self._room:
                 return await self._let_in(request)
         finally:
+            self._under_way.discard(task)
             self._quiet_since[connection] = self._clock.monotonic()
 
     async def _let_in(self, request: web.BaseRequest) -> web.StreamResponse:
