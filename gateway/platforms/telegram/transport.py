@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,7 +61,16 @@ def transport(
         read_timeout=read_timeout_seconds,
         write_timeout=settings.send_timeout_seconds,
         pool_timeout=settings.connect_timeout_seconds,
+        httpx_kwargs={"verify": _tls()},
     )
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Made once: it takes tens of milliseconds, and every fresh pool would pay for it again."""
+    import httpx  # noqa: PLC0415 - comes with the SDK
+
+    return httpx.create_ssl_context()
 
 
 def _object(payload: bytes) -> dict[str, Any] | None:
