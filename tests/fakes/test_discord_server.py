@@ -553,8 +553,21 @@ async def test_slow_and_hanging_answers(rest: Rest, channel: Channel) -> None:
 async def test_files_both_ways(rest: Rest, channel: Channel, alice: User) -> None:
     server = rest.server
     message = server.user_says(channel, alice, files=[("a.txt", b"abc", "text/plain")])
-    async with rest.session.get(message.attachments[0]["url"]) as answer:
+    path = f"/channels/{channel.id}/messages/{message.id}"
+
+    async def address() -> str:
+        found = (await rest("GET", path))[1]["attachments"][0]["url"]
+        assert isinstance(found, str)
+        return found
+
+    url = await address()
+    async with rest.session.get(url) as answer:
         assert (await answer.read(), answer.content_type) == (b"abc", "text/plain")
+    server.expire_links()
+    async with rest.session.get(url) as answer:
+        assert answer.status == 404
+    async with rest.session.get(await address()) as answer:
+        assert answer.status == 200
     server.deny(channel, "attach")
     form = aiohttp.FormData(quote_fields=False)
     form.add_field("payload_json", json.dumps({"content": ""}))

@@ -68,7 +68,8 @@ def role_payload(role: Role) -> dict[str, Any]:
         "color": 0,
         "colors": {"primary_color": 0, "secondary_color": None, "tertiary_color": None},
         "hoist": False,
-        "managed": False,
+        "managed": role.bot_id is not None,
+        **({} if role.bot_id is None else {"tags": {"bot_id": str(role.bot_id)}}),
         "mentionable": True,
         "flags": 0,
         "icon": None,
@@ -227,7 +228,7 @@ def message_payload(
         "mention_everyone": message.mention_everyone,
         "mentions": [user_payload(world.users[user]) for user in message.mentions],
         "mention_roles": [str(role) for role in message.mention_roles],
-        "attachments": message.attachments if visible else [],
+        "attachments": signed(world, message.attachments) if visible else [],
         "embeds": message.embeds if visible else [],
         "components": message.components if visible else [],
         "pinned": False,
@@ -237,11 +238,26 @@ def message_payload(
     payload |= _optional_fields(world, message)
     if event:
         _add_event_fields(world, message, payload)
+    if message.snapshot is not None:
+        content = message.snapshot if visible else message.snapshot | {"content": ""}
+        content = content | {"attachments": signed(world, content["attachments"])}
+        payload["message_snapshots"] = [{"message": content}]
+    if message.stickers:
+        payload["sticker_items"] = message.stickers
+    if message.poll is not None:
+        payload["poll"] = message.poll
     if message.reference is not None:
         payload["message_reference"] = message.reference
         if with_reference and message.type == state.REPLY:
             payload["referenced_message"] = _referenced(world, message, see_content)
     return payload
+
+
+def signed(world: World, attachments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With the addresses of today."""
+    urls = [world.cdn.url(int(one["id"])) for one in attachments]
+    pairs = zip(attachments, urls, strict=True)
+    return [one | {"url": url, "proxy_url": url} for one, url in pairs]
 
 
 def _author_payload(world: World, message: Message) -> dict[str, Any]:
@@ -278,6 +294,7 @@ def _optional_fields(world: World, message: Message) -> dict[str, Any]:
 
 def _add_event_fields(world: World, message: Message, payload: dict[str, Any]) -> None:
     channel = world.channels[message.channel_id]
+    payload["channel_type"] = channel.type
     if channel.guild_id is None:
         return
     payload["guild_id"] = str(channel.guild_id)

@@ -108,14 +108,14 @@ class DiscordServer:
         app = web.Application(middlewares=[self.rest.middleware], client_max_size=30 << 20)
         app.add_routes(self.rest.routes())
         app.add_routes([web.get("/gw", self.gateway.handle), web.get("/gw/", self.gateway.handle)])
-        app.add_routes([web.get("/attachments/{channel}/{id}/{name}", self._attachment)])
+        app.add_routes([web.get("/attachments/{channel}/{id}/{name}", self.world.cdn.answer)])
         app.add_routes(control_routes(self))
         self._runner = web.AppRunner(app, shutdown_timeout=1.0, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
         self.port = self._runner.addresses[0][1]
-        self.world.cdn_base = self.base_url
+        self.world.cdn.base = self.base_url
         self.gateway.url = self.gateway_url
 
     async def stop(self) -> None:
@@ -130,7 +130,7 @@ class DiscordServer:
     @property
     def crashes(self) -> list[Exception]:
         """Bugs of this server met so far; leaving its block raises them."""
-        return self.rest.crashes + self.gateway.crashes
+        return self.rest.crashes + self.gateway.crashes + self.world.cdn.crashes
 
     @property
     def base_url(self) -> str:
@@ -165,12 +165,6 @@ class DiscordServer:
         shards = self.settings.shards
         return {"url": self.gateway_url, "shards": shards, "session_start_limit": limit}
 
-    async def _attachment(self, request: web.Request) -> web.Response:
-        found = self.world.files.get(int(request.match_info["id"]))
-        if found is None:
-            return web.Response(status=404)
-        return web.Response(body=found[1], content_type=found[2])
-
     # -- the world ------------------------------------------------------------------------------
 
     def add_user(
@@ -197,10 +191,17 @@ class DiscordServer:
         return guild
 
     def add_role(
-        self, guild: GuildLike, name: str, *, id_: int | None = None, permissions: int = 0
+        self,
+        guild: GuildLike,
+        name: str,
+        *,
+        id_: int | None = None,
+        permissions: int = 0,
+        of_the_bot: bool = False,
     ) -> Role:
         home = self.world.guild(guild)
         role = Role(id_ or self.world.snowflakes.next(), name, permissions)
+        role.bot_id = self.bot.id if of_the_bot else None
         home.roles[role.id] = role
         data = {"guild_id": str(home.id), "role": payloads.role_payload(role)}
         self._emit_guild(home.id, "GUILD_ROLE_CREATE", data)
@@ -225,10 +226,16 @@ class DiscordServer:
         return member
 
     def add_channel(
-        self, guild: GuildLike, name: str = "general", *, id_: int | None = None
+        self,
+        guild: GuildLike,
+        name: str = "general",
+        *,
+        id_: int | None = None,
+        forum: bool = False,
     ) -> Channel:
         home = self.world.guild(guild)
-        channel = Channel(id_ or self.world.snowflakes.next(), state.TEXT, name, home.id)
+        kind = state.FORUM if forum else state.TEXT
+        channel = Channel(id_ or self.world.snowflakes.next(), kind, name, home.id)
         self.world.channels[channel.id] = channel
         home.channels.append(channel.id)
         self._emit_channel("CHANNEL_CREATE", channel)
@@ -241,13 +248,14 @@ class DiscordServer:
         *,
         id_: int | None = None,
         owner: UserLike | None = None,
+        deliver: bool = True,
     ) -> Channel:
         parent = self.world.channel(channel)
         guild = self.world.guild_of(parent)
         assert guild is not None
         keeper = guild.owner_id if owner is None else entity_id(owner)
         thread_id = id_ or self.world.snowflakes.next()
-        return self.rest.add_thread(parent, name, thread_id, keeper)
+        return self.rest.add_thread(parent, name, thread_id, keeper, deliver=deliver)
 
     def archive(self, thread: ChannelLike, *, locked: bool = False) -> None:
         """Archive a thread: it leaves GUILD_CREATE, and a new message wakes it unless locked."""
@@ -315,8 +323,12 @@ class DiscordServer:
         ping: bool = True,
         files: Files = (),
         deliver: bool = True,
+        **fields: Any,
     ) -> Message:
-        """Write in a channel. `deliver=False` keeps it from the gateway: only history shows it."""
+        """Write in a channel; `fields` as `Message` has them (stickers, poll, flags).
+
+        `deliver=False` keeps it from the gateway: only history shows it.
+        """
         place, person = self.world.channel(channel), self.world.user(user)
         guild = self.world.guild_of(place)
         if guild is not None and person.id not in guild.members:
@@ -332,8 +344,44 @@ class DiscordServer:
             ping_reply=ping,
             attachments=[self.world.attach(place, *_as_file(one)) for one in files],
             mention_everyone="@everyone" in text or "@here" in text,
+            **fields,
         )
         return self.world.post(place, message, deliver=deliver)
+
+    def user_forwards(
+        self, channel: ChannelLike, user: UserLike, message: MessageLike, **options: Any
+    ) -> Message:
+        """Pass a message on: what it said stands in a snapshot, without its author."""
+        original = self.world.message(message)
+        reference = {
+            "type": 1,
+            "channel_id": str(original.channel_id),
+            "message_id": str(original.id),
+        }
+        snapshot = {
+            "type": original.type,
+            "content": original.content,
+            "embeds": original.embeds,
+            "attachments": original.attachments,
+            "timestamp": payloads.iso(original.created_at),
+            "edited_timestamp": payloads.iso(original.edited_at),
+            "flags": original.flags,
+            "mentions": [],
+            "mention_roles": [],
+            "components": [],
+        }
+        place, person = self.world.channel(channel), self.world.user(user)
+        self._ensure_member(place, person)
+        forwarded = self.world.new_message(
+            place,
+            person.id,
+            "",
+            reference=reference,
+            type=state.DEFAULT,
+            snapshot=snapshot,
+            flags=state.HAS_SNAPSHOT,
+        )
+        return self.world.post(place, forwarded, **options)
 
     def _reply_reference(
         self, place: Channel, reply_to: MessageLike | None
@@ -362,6 +410,10 @@ class DiscordServer:
         """Let Discord add a link preview: an update without an edit, seconds after the message."""
         embed = {"type": "link", "url": url, "title": "Example"}
         return self.world.edit(self.world.message(message), {"embeds": [embed]}, edited=False)
+
+    def expire_links(self) -> None:
+        """All addresses of files that were told so far lead nowhere any more."""
+        self.world.cdn.expire()
 
     def user_deletes(self, message: MessageLike) -> None:
         self.world.delete(self.world.message(message))
@@ -459,6 +511,11 @@ class DiscordServer:
     def make_zombies(self) -> None:
         """Present sockets stay open and say nothing more: no events, no heartbeat ACKs."""
         self.gateway.make_zombies()
+
+    def push_raw(self, data: str | bytes) -> None:
+        """Send anything at all over the present sockets."""
+        for connection in self.gateway.connections:
+            connection.push_raw(data)
 
     def refuse_gateway(self, times: int = -1) -> None:
         """Refuse the next upgrades (-1: all, until `refuse_gateway(0)`)."""

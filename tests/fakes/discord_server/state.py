@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.discord_server import errors
+from tests.fakes.discord_server.cdn import Cdn, File
 
 Clock = Callable[[], float]
 # build(see_content) makes the event's data; without MESSAGE_CONTENT it is built blanked.
@@ -19,13 +20,13 @@ CONTENT_LIMIT = 2000  # in code points: what Discord counts; UTF-16 units would 
 USER_CONTENT_LIMIT = 4000  # people with Nitro may write this much
 NONCE_LIMIT = 25
 
-TEXT, DM, NEWS_THREAD, PUBLIC_THREAD, PRIVATE_THREAD = 0, 1, 10, 11, 12
+TEXT, DM, NEWS_THREAD, PUBLIC_THREAD, PRIVATE_THREAD, FORUM = 0, 1, 10, 11, 12, 15
 THREADS = (NEWS_THREAD, PUBLIC_THREAD, PRIVATE_THREAD)
 
 DEFAULT, REPLY, COMMAND_RESPONSE = 0, 19, 20
 SYSTEM_KINDS = {"pin": 6, "join": 7, "boost": 8, "thread": 18}
 
-EPHEMERAL, LOADING = 1 << 6, 1 << 7
+EPHEMERAL, LOADING, VOICE, HAS_SNAPSHOT = 1 << 6, 1 << 7, 1 << 13, 1 << 14
 
 INTENT_GUILDS, INTENT_MEMBERS, INTENT_PRESENCES = 1 << 0, 1 << 1, 1 << 8
 INTENT_GUILD_MESSAGES, INTENT_GUILD_REACTIONS, INTENT_GUILD_TYPING = 1 << 9, 1 << 10, 1 << 11
@@ -78,6 +79,8 @@ class Role:
     id: int
     name: str
     permissions: int = 0
+    bot_id: int | None = None
+    """Of the role that Discord makes for a bot."""
 
 
 @dataclass
@@ -119,6 +122,10 @@ class Message:
     webhook_name: str | None = None
     interaction: dict[str, Any] | None = None
     reactions: dict[str, list[int]] = field(default_factory=dict)
+    stickers: list[dict[str, Any]] = field(default_factory=list)
+    poll: dict[str, Any] | None = None
+    snapshot: dict[str, Any] | None = None
+    """Of a forwarded message."""
     deleted: bool = False
 
     @property
@@ -166,8 +173,7 @@ class World:
         self.guilds: dict[int, Guild] = {}
         self.channels: dict[int, Channel] = {}
         self.messages: dict[int, Message] = {}
-        self.files: dict[int, tuple[str, bytes, str]] = {}
-        self.cdn_base = ""
+        self.cdn = Cdn()
 
     def channel(self, channel: Any) -> Channel:
         found = self.channels.get(entity_id(channel))
@@ -269,14 +275,11 @@ class World:
     def attach(self, channel: Channel, name: str, data: bytes, kind: str) -> dict[str, Any]:
         """Store a file and give the attachment object that points at it."""
         attachment_id = self.snowflakes.next()
-        self.files[attachment_id] = (name, data, kind)
-        url = f"{self.cdn_base}/attachments/{channel.id}/{attachment_id}/{name}"
+        self.cdn.files[attachment_id] = File(channel.id, attachment_id, name, data, kind)
         return {
             "id": str(attachment_id),
             "filename": name,
             "size": len(data),
-            "url": url,
-            "proxy_url": url,
             "content_type": kind,
         }
 
@@ -318,7 +321,7 @@ class World:
     def find_mentions(self, message: Message, ping_reply: bool = True) -> None:
         known = [int(found) for found in _USER_MENTION.findall(message.content)]
         replied = self.replied_to(message)
-        if replied is not None and ping_reply:
+        if replied is not None and ping_reply and message.snapshot is None:
             known.append(replied.author_id)
         message.mentions = list(dict.fromkeys(user for user in known if user in self.users))
         guild = self.guild_of(self.channels[message.channel_id])

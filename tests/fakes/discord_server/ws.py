@@ -7,6 +7,7 @@ import json
 import secrets
 import zlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +104,7 @@ class Connection:
         self.session: Session | None = None
         self._request = request
         self._ws = ws
-        self._queue: asyncio.Queue[dict[str, Any] | int] = asyncio.Queue()
+        self._queue: asyncio.Queue[dict[str, Any] | int | str | bytes] = asyncio.Queue()
         self._deflate: Any = None
 
     def compress(self) -> None:
@@ -113,6 +114,10 @@ class Connection:
     def push(self, frame: dict[str, Any]) -> None:
         if not self.zombie:
             self._queue.put_nowait(frame)
+
+    def push_raw(self, data: str | bytes) -> None:
+        """Anything at all, as it is."""
+        self._queue.put_nowait(data)
 
     def close(self, code: int) -> None:
         self.closed_by_us = True
@@ -131,7 +136,12 @@ class Connection:
                 await self._ws.close(code=item)
                 return
             try:
-                await self._send(json.dumps(item))
+                if isinstance(item, str):
+                    await self._ws.send_str(item)
+                elif isinstance(item, bytes):
+                    await self._ws.send_bytes(item)
+                else:
+                    await self._send(json.dumps(item))
             except (ConnectionError, aiohttp.ClientError):
                 return  # the reader ends too; what was not sent is in the session's buffer
 
@@ -166,6 +176,12 @@ class Gateway:
         self.stats = GatewayStats()
         self.crashes: list[Exception] = []
         self.refuse = 0  # upgrades still to be refused; -1: all
+        self.hello: Any = None  # what op 10 says instead of what is right
+        self.close_at_once: int | None = None  # the code with which each new socket is closed
+        self.deaf = False  # IDENTIFY and RESUME are not answered
+        self.mute = False  # nobody is greeted
+        self.resume_url: Any = None  # what READY says instead of what is right
+        self.mangle: Callable[[str, Any], Any] = lambda _event, data: data
         self._clock = clock
         self._changed = changed
 
@@ -244,7 +260,12 @@ class Gateway:
                 connection.compress()
             interval = int(self.settings.heartbeat_interval * 1000)
             hello = {"heartbeat_interval": interval, "_trace": []}
-            connection.push({"op": HELLO, "d": hello, "s": None, "t": None})
+            if self.hello is not None:
+                hello = self.hello
+            if not self.mute:
+                connection.push({"op": HELLO, "d": hello, "s": None, "t": None})
+            if self.close_at_once is not None:
+                connection.close(self.close_at_once)
         async for message in ws:
             if message.type is aiohttp.WSMsgType.TEXT:
                 self._take(connection, message.data)
@@ -273,6 +294,8 @@ class Gateway:
         self._changed()
         if op == HEARTBEAT:
             self._heartbeat(connection, data)
+        elif op in (IDENTIFY, RESUME) and self.deaf:
+            pass
         elif op == IDENTIFY:
             self._identify(connection, data)
         elif op == RESUME:
@@ -302,7 +325,7 @@ class Gateway:
         session = Session(int(data["intents"]), (int(shard[0]), int(shard[1])))
         self.sessions[session.id] = session
         self._attach(connection, session)
-        session.send("READY", self._ready(session))
+        session.send("READY", self.mangle("READY", self._ready(session)))
         assert self.world is not None
         for guild in list(self.world.guilds.values()):
             if session.wants(guild.id, state.INTENT_GUILDS):
@@ -386,7 +409,7 @@ class Gateway:
             "user": payloads.own_user_payload(world.bot),
             "guilds": [{"id": str(guild), "unavailable": True} for guild in guilds],
             "session_id": session.id,
-            "resume_gateway_url": self.url,
+            "resume_gateway_url": self.url if self.resume_url is None else self.resume_url,
             "shard": list(session.shard),
             "application": {"id": application["id"], "flags": application["flags"]},
             "private_channels": [],
@@ -394,10 +417,11 @@ class Gateway:
             "_trace": [],
         }
 
-    def guild_event(self, session: Session, guild: state.Guild) -> dict[str, Any]:
+    def guild_event(self, session: Session, guild: state.Guild) -> Any:
         assert self.world is not None
         everybody = bool(session.intents & state.INTENT_MEMBERS)
-        return payloads.guild_payload(self.world, guild, all_members=everybody)
+        payload = payloads.guild_payload(self.world, guild, all_members=everybody)
+        return self.mangle("GUILD_CREATE", payload)
 
     def _members(self, session: Session, data: Any) -> None:
         """Answer op 8 in one chunk; Discord would cut at a thousand."""
