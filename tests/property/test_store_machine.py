@@ -50,17 +50,21 @@ from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 from tests.unit.storage.kill_scenarios import content_of
 
-KEYS = [session_key("telegram", "1", chat, None, None) for chat in ("a", "b")]
+CHATS = ["a", "b", "c"]
+KEYS = [session_key("telegram", "1", chat, None, None) for chat in CHATS[:2]]
+PERSONAL = session_key("telegram", "1", "a", "5", "ann")
 PREFIX = SessionPrefix("telegram", "m", "prompt")
 PREFIXES = [PREFIX, SessionPrefix("telegram", "other", "new prompt")]
 SUMMARY = Draft({"role": "user", "content": "[sum] fish"}, kind="summary")
 
 DEEDS = [
-    "talk", "talk", "compress", "compress in place", "switch", "uncompress", "uncompress", "branch",
-    "undo", "retry",
+    "talk", "talk", "steered", "compress", "compress in place", "switch", "uncompress",
+    "uncompress", "branch", "undo", "retry",
 ]  # fmt: skip
 
 keys = st.sampled_from(KEYS)
+chats = st.sampled_from(CHATS)
+places = st.sampled_from([*KEYS, PERSONAL])
 small = st.integers(0, 9)
 words = st.text(alphabet="fish 墨水\ud83d🎉\x00'\"%", max_size=12)
 drafts = st.one_of(
@@ -95,6 +99,7 @@ class StoresInLockstep(RuleBasedStateMachine):
         self.plans: list[LoadedSession] = []
         self.parts: list[int] = []
         self.conversations: list[str] = []
+        self.steered: set[int] = set()
         self.taken_back: set[tuple[str, int]] = set()
         self.cut_at: int | None = None
         self.lives = itertools.count()
@@ -161,16 +166,41 @@ class StoresInLockstep(RuleBasedStateMachine):
 
     # what a gateway does
 
-    @rule(key=keys, n=small)
-    def accept(self, key: str, n: int) -> None:
-        record = InboxRecord(
-            Address("telegram", "1", key), str(n), "message", key, f"o:{key}", f"m{n}",
-            self.clock.now(), 0.0, str(n % 7),
+    @rule(key=places, chat=chats, n=small, days=st.sampled_from([0, 8]))
+    def accept(self, key: str, chat: str, n: int, days: int) -> None:
+        self.clock.set_wall(self.clock.now() + days * 86_400)
+        record = self._message(key, n, str(n % 7))
+        self.both(lambda store: store.accept(record, Cursor("telegram", "1", chat, str(n))))
+
+    def _message(self, key: str, n: int, update_id: str, text: str = "m") -> InboxRecord:
+        chat = "b" if key == KEYS[1] else "a"
+        return InboxRecord(
+            Address("telegram", "1", chat, reply_to_message_id=str(n)), str(n), "message", key,
+            f"o:{key}", text, self.clock.now(), 0.0, update_id,
         )  # fmt: skip
-        self.both(lambda store: store.accept(record, Cursor("telegram", "1", key, str(n))))
+
+    @rule(key=keys, n=small, text=words, update_id=st.none() | small.map(str))
+    def revise(self, key: str, n: int, text: str, update_id: Any) -> None:
+        record = self._message(key, n, update_id, text)
+        self.both(lambda store: store.revise(record))
+
+    @rule(old=chats, new=chats)
+    def move_chat(self, old: str, new: str) -> None:
+        self.both(lambda store: store.move_chat("telegram", "1", old, new))
+        self.both(lambda store: store.moved_chats("telegram", "1"))
+        self.both(lambda store: store.knows_chat("telegram", "1", old))
+
+    @precondition(lambda self: self.tickets)
+    @rule(n=small, text=words, inbox=st.lists(st.integers(1, 12), max_size=3))
+    def steer(self, n: int, text: str, inbox: list[int]) -> None:
+        ticket = self.some(self.tickets, n)
+        for session_id in (ticket.session_id, self.some(self.sessions, n // 3)):
+            self.both(
+                lambda store, at=session_id: store.steer(ticket, at, tuple(inbox), user(text))
+            )
 
     @rule(
-        key=keys,
+        key=places,
         text=words,
         inbox=st.lists(st.integers(1, 8), max_size=2),
         steps=st.lists(st.lists(drafts, max_size=3), max_size=3),
@@ -228,7 +258,7 @@ class StoresInLockstep(RuleBasedStateMachine):
     def finish(self, n: int, final: Draft | None, text: str) -> None:
         self._finish(self.some(self.tickets, n), final, text)
 
-    @rule(key=keys, reason=st.sampled_from(["reset", "idle"]))
+    @rule(key=places, reason=st.sampled_from(["reset", "idle"]))
     def start_conversation(self, key: str, reason: Any) -> None:
         session = self.both(
             lambda store: store.start_conversation(key, f"o:{key}", PREFIX, end_reason=reason)
@@ -317,18 +347,30 @@ class StoresInLockstep(RuleBasedStateMachine):
             tip = conversation and self.both(
                 lambda store, tip_id=conversation.tip_session_id: store.load(tip_id)
             )
-            if deed == "talk" or not tip or not tip.rows:
-                self._talk(key, f"fish {place}")
+            if deed in ("talk", "steered") or not tip or not tip.rows:
+                self._talk(key, f"fish {place}", steered=deed == "steered")
             else:
                 self._do(deed, key, tip)
 
-    def _talk(self, key: str, text: str) -> None:
+    def _talk(self, key: str, text: str, *, steered: bool) -> None:
         opening = TurnOpening(key, f"o:{key}", (), user(text), PREFIX)
         ticket = self.both(lambda store: store.begin_turn(opening))
         self._entered(ticket)
         rows = [calling("a"), result("a"), thinking(text)]
-        self._append(ticket, ticket.session_id, rows, 90)
+        self._append(ticket, ticket.session_id, rows[: 2 if steered else 3], 90)
+        if steered:
+            self._say_meanwhile(key, ticket)
         self._finish(ticket, said("墨水"), text)
+
+    def _say_meanwhile(self, key: str, ticket: TurnTicket) -> None:
+        n = next(self.lives) + 1000
+        receipt = self.both(lambda store: store.accept(self._message(key, n, str(n))))
+        rows = (receipt.inbox_id,)
+        told = self.both(
+            lambda store: store.steer(ticket, ticket.session_id, rows, user(f"ahoy {n}"))
+        )
+        assert told is not None
+        self.steered.add(told.rows[0].id)
 
     def _do(self, deed: str, key: str, tip: LoadedSession) -> None:
         session, last = tip.session, tip.last_row_id
@@ -408,6 +450,9 @@ class StoresInLockstep(RuleBasedStateMachine):
         undone = self.both(lambda store: store.undo(conversation_id, turns, answering=answering))
         if undone is not None:
             self.taken_back.update((conversation_id, row.root_id) for row in undone.removed)
+            # Either whole turns, or what is left of one behind a summary.
+            first = undone.removed[:1]
+            assert undone.behind_summary or not any(r.root_id in self.steered for r in first)
 
     def _end_turns(self) -> None:
         for ticket in self.tickets[-3:]:
@@ -561,9 +606,11 @@ async def _all_that_is_seen(store: Store) -> list[Any]:
         await store.list_sessions(),
         await store.owed(),
         await store.open_inbox(),
+        await store.inbox_items(range(1, 20)),
         await store.cursors("telegram", "1"),
+        await store.moved_chats("telegram", "1"),
     ]
-    for key in KEYS:
+    for key in (*KEYS, PERSONAL):
         seen.append(await store.conversation_for_key(key))
         seen.append(await store.conversations_of(f"o:{key}"))
         seen.append(await store.conversations_at(key))
