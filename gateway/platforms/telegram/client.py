@@ -26,6 +26,7 @@ from gateway.platforms.telegram.polling import PollConflict, PollFailed
 from gateway.platforms.telegram.transport import transport
 from gateway.platforms.telegram.webhook import WebhookSettings
 from gateway.platforms.telegram.webhook_calls import WebhookCalls
+from gateway.platforms.troubles import in_words
 from gateway.tasks import spawn
 
 log = logging.getLogger(__name__)
@@ -135,10 +136,10 @@ class TelegramClient:
             ) from None
         except TelegramError as exc:
             raise PlatformUnavailable(
-                f"telegram: {self._failures.clean(exc)}"
+                f"telegram: {self._failures.trouble(exc)}"
             ) from self._failures.cause(exc)
         except TimeoutError as exc:
-            raise PlatformUnavailable("telegram: no complete answer in time") from exc
+            raise PlatformUnavailable(f"telegram: {in_words('no complete answer')}") from exc
         return Me(user.id, user.username or "", last_sent)
 
     async def updates(self, offset: int | None, *, wait: bool) -> Sequence[Any]:
@@ -168,7 +169,7 @@ class TelegramClient:
             raise PlatformUnavailable("telegram refused the token during a poll") from None
         except TelegramError as exc:
             asked_seconds = getattr(exc, "retry_after_seconds", 0.0)
-            raise PollFailed(self._failures.clean(exc), asked_seconds) from self._failures.cause(
+            raise PollFailed(self._failures.trouble(exc), asked_seconds) from self._failures.cause(
                 exc
             )
         return self._batches.pop() if self._batches else []

@@ -14,6 +14,7 @@ from gateway.platforms.contract import (
     SendUnavailable,
     SendUnknown,
 )
+from gateway.platforms.troubles import in_words
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,10 @@ class Failures:
     def clean(self, exc: BaseException) -> str:
         """What it says, without the token."""
         return str(exc).replace(self._token, "[token]") or type(exc).__name__
+
+    def trouble(self, exc: BaseException) -> str:
+        """What it means to whoever has to heal it."""
+        return in_words(self.clean(exc))
 
     def cause(self, exc: BaseException) -> BaseException | None:
         """The error to name as the cause, unless it (or what caused it) would show the token."""
