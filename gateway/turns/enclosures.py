@@ -175,16 +175,13 @@ class Enclosures:
         if attachment.size_bytes is not None and attachment.size_bytes > limit:
             return _left_out(attachment, texts.file_too_large(limit))
         async with own_slots, self._slots:
-            # What it says of its size is only believed where that is to its own cost.
-            room = budget.take(min(limit, attachment.size_bytes or limit))
-            if room is None:
+            if not budget.has(attachment.size_bytes or 1):
                 return _left_out(attachment, texts.FILES_TOO_LARGE)
             try:
                 data = await self._fetched(item, attachment, limit, deadline)
             except FetchError as error:
-                budget.give_back(room)
                 return _left_out(attachment, _plain(str(error)))
-            budget.settle(room, len(data))
+            budget.left_bytes -= len(data)
             try:
                 return await self._kept(item, attachment, data, deadline)
             except StoreUnavailable:
@@ -253,21 +250,13 @@ class Enclosures:
 
 @dataclass(slots=True)
 class _Budget:
-    """What a turn may still take in, in bytes."""
+    """What a turn may still take in."""
 
-    left: int
+    left_bytes: int
 
-    def take(self, wanted: int) -> int | None:
-        if wanted > self.left:
-            return None
-        self.left -= wanted
-        return wanted
-
-    def give_back(self, taken: int) -> None:
-        self.left += taken
-
-    def settle(self, taken: int, used: int) -> None:
-        self.left += taken - used
+    def has(self, wanted_bytes: int) -> bool:
+        """Of those under way nobody knows the size: together they may go beyond it once."""
+        return wanted_bytes <= self.left_bytes
 
 
 @dataclass(frozen=True, slots=True)
