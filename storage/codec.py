@@ -67,6 +67,11 @@ def clean_json(value: Any) -> Any:
     return _cleaned_json(value)[0]
 
 
+def dump_clean_json(value: Any) -> str:
+    """The JSON of `clean_json`, without making it twice."""
+    return _cleaned_json(value)[1]
+
+
 def _cleaned_json(value: Any) -> tuple[Any, str]:
     """The value with clean strings, and its JSON."""
     text = _to_json(value)

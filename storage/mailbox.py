@@ -21,7 +21,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
-from storage.codec import clean, clean_json, dump_json
+from storage.codec import clean, dump_clean_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.places import address_of_today, record_of_today, today_in
@@ -70,7 +70,7 @@ def _store(tx: Transaction, record: InboxRecord) -> int | None:
         address.platform, address.bot_id, address.chat_id, address.thread_id,
         address.reply_to_message_id, record.message_id or None, record.kind, record.session_key,
         record.owner, clean(record.text), record.received_at, record.sent_at, record.update_id,
-        dump_json(clean_json(record.payload)),
+        dump_clean_json(record.payload),
     )  # fmt: skip
     inserted = tx.execute(_STORE, columns)
     if inserted.rowcount == 0 and _expire_update(
@@ -125,7 +125,7 @@ def revise(tx: Transaction, record: InboxRecord) -> bool:
     tx.execute(
         "UPDATE inbox SET text = ?, payload = ?, edit_update_id = coalesce(?, edit_update_id)"
         " WHERE id = ?",
-        (clean(record.text), dump_json(clean_json(record.payload)), record.update_id, inbox_id),
+        (clean(record.text), dump_clean_json(record.payload), record.update_id, inbox_id),
     )
     faultpoint("revise.inbox")
     return True
@@ -302,7 +302,7 @@ def plan_parts(
     for n, draft in enumerate(drafts):
         tx.execute(
             "INSERT INTO outbox_parts (outbox_id, n, state, payload) VALUES (?, ?, 'planned', ?)",
-            (outbox_id, n, dump_json(clean_json(draft.payload))),
+            (outbox_id, n, dump_clean_json(draft.payload)),
         )
         faultpoint("plan_parts.part")
     if not drafts:
