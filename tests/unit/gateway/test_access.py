@@ -194,7 +194,8 @@ def test_numbers_texts_and_texts_with_blanks_are_one_id(number: str) -> None:
     [
         "\u0661\u0661\u0661", "\uff11\uff11\uff11", "0111", "+111", "--111", "-", "1 1", "1_1",
         "111.0", 111.0, 1e3, "1e3", True, False, "0", 0, "-0", "@eve", "eve", "1" * 40,
-        "\u221e", "-100\u2026", [111], {"id": 111}, "111,222", "\u2212111", "111\u200b", "\u202e111",
+        "\u221e", "-100\u2026", [111], {"id": 111},
+        "111,222", "\u2212111", "111\u200b", "\u202e111",
     ],
 )  # fmt: skip
 def test_hostile_ids_are_told_and_open_nothing(written: Any) -> None:
