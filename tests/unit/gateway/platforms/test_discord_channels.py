@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.platforms.contract import PlatformState
-from gateway.platforms.discord import channels
+from gateway.platforms.discord import channels, handing
 from gateway.platforms.discord.channels import ChannelFeed
 from gateway.platforms.discord.convert import Facts, convert
 from gateway.platforms.discord.handing import HandIn
@@ -78,20 +79,24 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 class Rig:
     def __init__(self, left: Mapping[int, int] | None = None) -> None:
         self.source = History()
-        self.intake = RecordingIntake()
         self.reports = Reports()
         self.clock = FakeClock()
         self.health = Health(self.reports, self.clock)
         self.health.connection(True)
+        self.left = left
+        self.use(RecordingIntake())
+
+    def use(self, intake: RecordingIntake) -> None:
+        self.intake = intake
         hand_in = HandIn(
             self.source,
             lambda one: convert(one, BOT),
             str(BOT),
-            self.intake,
+            intake,
             self.health.store,
             self.clock,
         )
-        self.feed = ChannelFeed(self.source, hand_in, self.clock, left)
+        self.feed = ChannelFeed(self.source, hand_in, self.clock, self.left)
 
     def keep(self, *many: Item) -> None:
         for one in many:
@@ -284,5 +289,237 @@ def test_no_schedule_loses_doubles_or_reorders(steps: list[str], fail_after: int
         await rig.feed.stop()
         expected = [f"m{i}" for i in range(1, next_id)]
         assert rig.intake.texts == expected
+
+    asyncio.run(scenario())
+
+
+# --- edits, odd messages, and what nobody wants ---------------------------------------------------
+
+
+async def test_an_edit_comes_behind_its_message() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.keep(facts(1))
+    rig.feed.live(facts(2))
+    rig.keep(facts(2))
+    rig.feed.live(facts(2, text="better", is_edit=True))
+    rig.feed.live(facts(1, text="best", is_edit=True))
+    rig.feed.release()
+    await rig.settle()
+    assert rig.intake.texts == ["m1", "m2"]
+    assert [edit.text for edit in rig.intake.edits] == ["better", "best"]
+    assert rig.intake.stored == {"1": "2"}, "an edit moves no cursor"
+    rig.intake.failures = 2
+    rig.feed.live(facts(2, text="once more", is_edit=True))
+    rig.feed.live(facts(2, text="x", is_edit=True, is_person=False))
+    await rig.settle(10.0)
+    assert [edit.text for edit in rig.intake.edits][2:] == ["once more"]
+    await rig.feed.stop()
+
+
+async def test_what_can_not_be_read_is_kept_aside_in_its_turn() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.keep(facts(1), Unreadable(2, 1, '{"id": "2"}', "odd"), facts(3))
+    rig.feed.release()
+    rig.intake.failures = 1
+    await rig.settle(10.0)
+    assert rig.intake.texts == ["m1", "m3"]
+    assert rig.intake.quarantined == [("2", '{"id": "2"}', "odd")]
+    rig.feed.live(Unreadable(0, 0, "[]", "worse"))
+    await rig.settle()
+    assert rig.intake.quarantined[1] == ("0", "[]", "worse")
+    asked = len(rig.source.asked)
+    rig.feed.hold()
+    rig.feed.release()
+    await rig.settle()
+    assert [channel for channel, _ in rig.source.asked[asked:]] == [1], "nowhere is no channel"
+    await rig.feed.stop()
+
+
+async def test_the_cursor_passes_over_what_is_of_no_interest() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.keep(*(facts(i, is_person=False) for i in range(1, 12)))
+    rig.feed.release()
+    await rig.settle()
+    assert rig.intake.stored == {"1": "11"}
+    assert [m.sender_is_bot for m in rig.intake.messages] == [True]
+    for i in range(12, 12 + 2 * handing.PASS_EVERY_MESSAGES + 5):
+        rig.live(facts(i, is_person=False))
+    await rig.settle()
+    assert rig.intake.stored == {"1": str(11 + 2 * handing.PASS_EVERY_MESSAGES)}
+    await rig.feed.stop()
+
+
+async def test_a_history_that_goes_round_in_circles_comes_to_an_end() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.source.stuck_page = [facts(3), facts(1), facts(2), facts(2)]
+    rig.feed.release()
+    rig.feed.live(facts(4))
+    await rig.settle()
+    assert rig.intake.texts == ["m1", "m2", "m3", "m4"]
+    assert rig.intake.doubles == []
+    assert len(rig.source.asked) == 2
+    await rig.feed.stop()
+
+
+async def test_a_long_history_makes_no_other_channel_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "PAGES_AT_ONCE", 1)
+    rig = Rig()
+    rig.intake.stored = {"1": "9000", "2": "0"}
+    rig.keep(*(facts(9001 + i) for i in range(60)), *(facts(i + 1, 2) for i in range(4)))
+    rig.feed.release()
+    await rig.intake.wait_messages(20)
+    places = [message.chat_id for message in rig.intake.messages]
+    assert places.count("2") == 4
+    assert places.count("1") < 60
+    await rig.feed.stop()
+
+
+async def test_threads_that_were_opened_meanwhile_are_read() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "100", "21": "110"}
+    rig.source.threads = {
+        21: 2,  # known
+        105: 1,  # opened in a known channel
+        95: 1,  # older than what was heard there last: nothing in it was of interest
+        120: 2,  # opened beside a known thread: a post in a forum
+        130: 3,  # opened where nobody has ever been
+    }
+    rig.keep(facts(105, 105), facts(106, 105), facts(96, 95), facts(120, 120), facts(131, 130))
+    rig.feed.release()
+    await rig.settle()
+    assert sorted(rig.intake.texts) == ["m105", "m106", "m120"]
+    await rig.feed.stop()
+
+
+async def test_a_channel_without_a_cursor_that_was_heard_has_no_gap() -> None:
+    rig = Rig()
+    rig.feed.release()
+    rig.live(facts(5, is_person=False))
+    await rig.settle()
+    assert rig.intake.stored == {}
+    rig.feed.hold()
+    rig.keep(facts(4), facts(6))
+    rig.feed.release()
+    await rig.settle()
+    assert rig.intake.texts == ["m6"]
+    await rig.feed.stop()
+
+
+async def test_the_next_connection_takes_over_what_the_last_one_had_not_done() -> None:
+    rig = Rig()
+    rig.feed.release()
+    await rig.settle()
+    rig.intake.failures = 1_000_000
+    rig.live(facts(8), facts(9))  # the first ones that were ever said here
+    await rig.settle(1.0)
+    await rig.feed.stop()
+    left = rig.feed.unfinished()
+    assert left == {1: 7}
+    after = Rig(left)
+    after.keep(facts(7), facts(8), facts(9), facts(10))
+    assert after.feed.unfinished() == {1: 7}, "not begun"
+    after.feed.release()
+    await after.settle()
+    assert after.intake.texts == ["m8", "m9", "m10"]
+    await after.feed.stop()
+
+
+async def test_a_backfill_that_is_stopped_is_taken_over_where_it_was() -> None:
+    rig = Rig({1: 10})
+    rig.keep(*(facts(i) for i in range(11, 40)))
+    rig.feed.release()
+    await rig.intake.wait_messages(7)
+    rig.intake.stored.clear()
+    await rig.feed.stop()
+    after = Rig(rig.feed.unfinished())
+    after.keep(*(facts(i) for i in range(11, 40)))
+    after.feed.release()
+    await after.settle()
+    both = rig.intake.texts + after.intake.texts
+    assert both[:7] + after.intake.texts[-22:] == [f"m{i}" for i in range(11, 40)]
+    await after.feed.stop()
+
+
+async def test_a_page_that_wants_to_be_left_alone_is_left_alone() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    rig.keep(facts(1))
+    refused = iter([HistoryUnavailable("429", 500.0)])
+    page = rig.source.page
+
+    async def flooded(channel_id: int, after: int) -> Sequence[Item]:
+        for error in refused:
+            raise error
+        return await page(channel_id, after)
+
+    rig.source.page = flooded  # type: ignore[method-assign]
+    rig.feed.release()
+    await rig.settle(450.0)
+    assert rig.intake.messages == []
+    await rig.settle(100.0)
+    assert rig.intake.texts == ["m1"]
+    await rig.feed.stop()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 60))
+def test_no_interleaving_of_three_channels_loses_doubles_or_reorders(
+    random: Random, steps: int
+) -> None:
+    """Events, edits, lost sessions, failures, restarts with their cursors; at last all is there."""
+
+    async def scenario() -> None:
+        rig = Rig()
+        kept: dict[int, list[Item]] = {1: [], 2: [], 3: []}
+        rig.source.kept = kept
+        rig.intake.stored = {"1": "0", "2": "0", "3": "0"}
+        connected, number = False, 1
+        for _ in range(steps):
+            match random.choice(["say", "say", "say", "lose", "begin", "fail", "store", "stop"]):
+                case "say":
+                    one = facts(number, random.randint(1, 3), is_person=random.random() < 0.8)
+                    number += 1
+                    kept[one.channel_id].append(one)
+                    if connected:
+                        rig.feed.live(one)
+                        if random.random() < 0.2:
+                            rig.feed.live(replace(one, is_edit=True))
+                case "lose":
+                    rig.feed.hold()
+                    connected = False
+                case "begin":
+                    rig.feed.hold()
+                    connected = True
+                    rig.feed.release()
+                case "fail":
+                    rig.source.failures += 1
+                case "store":
+                    rig.intake.failures += 1
+                case _:
+                    await rig.feed.stop()
+                    left, intake = rig.feed.unfinished(), rig.intake
+                    rig = Rig(left)
+                    rig.source.kept, rig.intake = kept, intake
+                    rig.use(intake)
+                    connected = False
+            await rig.settle(random.choice([0.0, 0.0, 1.0, 40.0]))
+        rig.feed.hold()
+        rig.feed.release()
+        for _ in range(20):
+            await rig.settle(60.0)
+        await rig.feed.stop()
+        for channel_id, said in kept.items():
+            wanted = [f"m{one.id}" for one in said if isinstance(one, Facts) and one.is_person]
+            place = str(channel_id)
+            heard = [
+                message.text
+                for message in rig.intake.messages
+                if message.chat_id == place and not message.sender_is_bot
+            ]
+            assert heard == wanted
 
     asyncio.run(scenario())
