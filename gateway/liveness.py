@@ -44,8 +44,9 @@ class Pulse:
         return self._lived() - self._signed_at
 
     def sign(self) -> None:
-        """Alive."""
-        self._signed_at = self._lived()
+        """Alive, and so is the loop."""
+        self.tick()
+        self._signed_at = self._lived_seconds
 
     def tick(self) -> None:
         """The loop came round: said at least every `TICK_SECONDS` by whoever watches."""
