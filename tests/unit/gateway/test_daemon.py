@@ -73,7 +73,7 @@ def daemon(rig: Rig, home: Path, platforms: list[Any], model: Any, **more: Any) 
             delivery=rig.delivery,
             recovery=rig.recovery,
             control_path=home / "c.sock",
-            manager=ServiceManager({}),
+            manager=more.pop("manager", ServiceManager({})),
             clock=rig.clock,
             drain_seconds=Config().gateway.drain_seconds,
             restarts=rig.restarts,
