@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from agent.messages import Draft, Entry, Row, ToolSchema
@@ -12,6 +13,7 @@ EndReason = Literal["compression", "reset", "idle", "daily", "switch", "uncompre
 Link = Literal["continuation", "branch"]
 
 
+@lru_cache(maxsize=4096)
 def session_key(
     platform: str, bot_id: str, chat_id: str, thread_id: str | None, user_id: str | None
 ) -> str:

@@ -32,6 +32,9 @@ def readable(text: str) -> str:
 
 def readable_message(message: InboundMessage) -> InboundMessage:
     """The same in all that people or platforms have written into it."""
+    written = (message.text, message.sender_name, message.quoted_text, message.forwarded_from)
+    if not message.attachments and all(map(_is_readable, written)):
+        return message  # nearly always, and a copy costs more than a look
     return replace(
         message,
         text=readable(message.text),
@@ -40,6 +43,10 @@ def readable_message(message: InboundMessage) -> InboundMessage:
         forwarded_from=None if message.forwarded_from is None else readable(message.forwarded_from),
         attachments=tuple(map(_readable_attachment, message.attachments)),
     )
+
+
+def _is_readable(text: str | None) -> bool:
+    return text is None or readable(text) == text
 
 
 def _readable_attachment(attachment: Attachment) -> Attachment:

@@ -10,7 +10,7 @@ import sys
 
 from tests.bench.measure import Result
 
-BENCHES = ("cli", "store", "file", "compaction", "turn", "pause", "recall", "simulation")
+BENCHES = ("cli", "store", "file", "compaction", "turn", "inbound", "pause", "recall", "simulation")
 
 
 def main() -> int:

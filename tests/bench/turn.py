@@ -173,7 +173,7 @@ class Twin:
         )
         self.jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.thread = threading.Thread(
-            target=_writer, args=(self.db, self.jobs, asyncio.get_running_loop())
+            target=write_in_groups, args=(self.db, self.jobs, asyncio.get_running_loop())
         )
         self.thread.start()
         return self
@@ -207,11 +207,14 @@ class Twin:
         return time.perf_counter() - start
 
 
-def _writer(db: Path, jobs: Any, loop: asyncio.AbstractEventLoop) -> None:
+def write_in_groups(
+    db: Path, jobs: Any, loop: asyncio.AbstractEventLoop, *, unique: bool = False
+) -> None:
+    """The limit of durable rows: whatever waits is one transaction, on a thread of its own."""
     connection = sqlite3.connect(db, isolation_level=None)
     connection.executescript(
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-        "CREATE TABLE m (id INTEGER PRIMARY KEY, chat INT, words TEXT)"
+        f"CREATE TABLE m (id INTEGER PRIMARY KEY, chat INT{' UNIQUE' * unique}, words TEXT)"
     )
     while (job := jobs.get()) is not None:
         group = [job]
