@@ -230,6 +230,7 @@ class Daemon:
         parts = self._parts
         self.ready = False
         self._ending = True
+        parts.manager.alive()  # a platform that kept it from being fed is no matter any more
         parts.manager.stopping(parts.drain_seconds + LONGEST_END_SECONDS)
         if self._platforms_task is not None:
             self._platforms_task.cancel()
