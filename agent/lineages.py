@@ -61,6 +61,8 @@ class Undone:
     """In order; the first one is what the person had said. Empty: there was nothing."""
     behind_summary: bool = False
     """A summary stands in what is left: the next undo can not go beyond it."""
+    turns: int = 0
+    """How many: what a person said into a turn that was running belongs to that turn."""
     owed: tuple[OutboxItem, ...] = ()
     """The answer, where the command's own row was answered with it."""
 

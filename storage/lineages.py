@@ -30,6 +30,7 @@ from storage.undoing import (
     Backwards,
     has_summary,
     said_by_person,
+    turns_in,
     undo_start,
     woven,
 )
@@ -154,10 +155,12 @@ def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering
     if answering is not None and mailbox.all_answered(tx, (answering.inbox_id,)):
         raise StaleTurn("this command was answered before")
     turns.require_rest(tx, conversation_id)
-    active = rows.active_rows(tx, tip.id)
-    removed = _take_back(tx, tip, active, count) if tip.ended_at is None else ()
+    active, steered = rows.active_rows(tx, tip.id), rows.steered(tx, tip.id)
+    removed = _take_back(tx, tip, active, steered, count) if tip.ended_at is None else ()
     left = active[: len(active) - len(removed)]
-    undone = Undone(sessions.session(tx, tip.id), removed, has_summary(left))
+    undone = Undone(
+        sessions.session(tx, tip.id), removed, has_summary(left), turns_in(removed, steered)
+    )
     if answering is None:
         return undone
     owed = mailbox.answer_inbox(tx, (answering.inbox_id,), (answering.words(undone),))
@@ -165,8 +168,10 @@ def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering
     return replace(undone, owed=owed)
 
 
-def _take_back(tx: Transaction, tip: Session, active: Sequence[Row], count: int) -> tuple[Row, ...]:
-    start = undo_start(active, count, rows.steered(tx, tip.id))
+def _take_back(
+    tx: Transaction, tip: Session, active: Sequence[Row], steered: set[int], count: int
+) -> tuple[Row, ...]:
+    start = undo_start(active, count, steered)
     if start is None:
         return ()
     removed = tuple(active[start:])
@@ -188,12 +193,13 @@ def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
     tip = turns.healed_tip(tx, conversation)
     if tip.ended_at is not None:
         return None
-    removed = _take_back(tx, tip, rows.active_rows(tx, tip.id), 1)
+    active = rows.active_rows(tx, tip.id)
+    removed = _take_back(tx, tip, active, rows.steered(tx, tip.id), 1)
     if not removed:
         return None
     faultpoint("retry.took_back")
-    first, *steered = said_by_person(removed)
-    return turns.begin(tx, tip, opening, first, steered)
+    first, *further = said_by_person(removed)
+    return turns.begin(tx, tip, opening, first, further)
 
 
 # --- names and listings -------------------------------------------------------------------------

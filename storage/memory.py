@@ -76,7 +76,7 @@ from storage.search.ranking import Candidate, best_first, rarity_among
 from storage.search.snippet import snippet
 from storage.segment import folded, indexable_text
 from storage.turns import address_of_key
-from storage.undoing import has_summary, said_by_person
+from storage.undoing import has_summary, said_by_person, turns_in
 
 
 @dataclass(slots=True)
@@ -303,7 +303,8 @@ class MemoryStore:
             raise StaleTurn("this command was answered before")
         self._tables.require_rest(conversation_id)
         removed = self._lineages.take_back(tip, turns) if tip.session.ended_at is None else ()
-        undone = Undone(tip.session, removed, has_summary(tip.rows))
+        turns_taken = turns_in(removed, self._tables.steered)
+        undone = Undone(tip.session, removed, has_summary(tip.rows), turns_taken)
         if answering is None:
             return undone
         self._mail.answer((answering.inbox_id,))

@@ -34,6 +34,16 @@ def undo_start(rows: Sequence[Row], turns: int, steered: Collection[int] = ()) -
     return start if inside is None or turns <= 0 else inside
 
 
+def turns_in(removed: Sequence[Row], steered: Collection[int]) -> int:
+    """How many turns an undo has taken back; what was left of one is one."""
+    begun = [
+        row
+        for row in removed
+        if row.message["role"] == "user" and row.kind is None and row.root_id not in steered
+    ]
+    return max(len(begun), 1) if removed else 0
+
+
 def said_by_person(rows: Iterable[Row]) -> list[Draft]:
     """What a person said in these rows, as it can be asked again."""
     return [

@@ -62,4 +62,4 @@ def _told(undone: Undone, asked: int, can_uncompress: bool) -> str:
     if not said:
         nothing = lineage_text.NOTHING_TO_TAKE_BACK
         return f"{nothing} {limit}" if undone.behind_summary else nothing
-    return lineage_text.taken_back(said, asked, limit)
+    return lineage_text.taken_back(said, limit if undone.turns < asked else "")

@@ -37,13 +37,13 @@ RESUME_HINT = "/resume and its number or name leads to one of them."
 # --- going back ---------------------------------------------------------------------------------
 
 
-def taken_back(said: Sequence[str], asked: int, limit: str) -> str:
-    """What an undo took, in order. ``limit``: why it could not take more, in words."""
+def taken_back(said: Sequence[str], limit: str) -> str:
+    """What an undo took, in order. ``limit``: why it could not take all, in words; "": it did."""
     one = len(said) == 1
     what = "your last message" if one else f"your last {len(said)} messages"
     lines = [f"Taken back: {what} and all that came of {'it' if one else 'them'}."]
     lines += [f"- {shown(text) or '(no text)'}" for text in said]
-    if len(said) < asked:
+    if limit:
         lines.append(limit)
     lines.append("The chat still shows it, but I do not know it any more. Just write on.")
     return "\n".join(lines)

@@ -157,7 +157,7 @@ class SteeringContract:
         ticket = await steered_turn(store, "rome", "oslo")
         await begin_and_end(store, "u2")
         undone = await store.undo(ticket.conversation_id, 2)
-        assert undone.said == user("u1")
+        assert (undone.said, undone.turns) == (user("u1"), 2)
         assert texts(await store.load(ticket.session_id)) == ["u0", "ok"]
 
     async def test_an_undo_knows_them_behind_a_compression(self, store: Store) -> None:
@@ -175,8 +175,8 @@ class SteeringContract:
         loaded = await store.load(ticket.session_id)
         rest = [Keep(row.id) for row in loaded.rows[3:]]
         await store.rewrite(rewrite_of(loaded, SUMMARY, *rest))
-        undone = await store.undo(ticket.conversation_id)
-        assert undone.said == user("rome")
+        undone = await store.undo(ticket.conversation_id, 2)
+        assert (undone.said, undone.turns) == (user("rome"), 1)
         assert texts(await store.load(ticket.session_id)) == [SUMMARY.message["content"]]
 
     async def test_a_retry_asks_all_of_it_again(self, store: Store) -> None:
@@ -189,7 +189,8 @@ class SteeringContract:
         await store.append(again, again.session_id, (said("one"),))
         await store.finish_turn(again, again.session_id, "done")
         # And is one turn still, for the next who takes it back.
-        assert len((await store.undo(ticket.conversation_id)).removed) == 4
+        undone = await store.undo(ticket.conversation_id, 2)
+        assert (len(undone.removed), undone.turns) == (4, 1)
         assert texts(await store.load(ticket.session_id)) == []
 
     async def test_a_fork_takes_them_along(self, store: Store) -> None:
