@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.errors import ImportRefused
-from agent.exchange.jsonl import MAX_LINE_CHARS, read_lines
-from agent.exchange.records import Portable
+from agent.exchange.jsonl import MAX_LINE_CHARS, read_files, read_lines
+from agent.exchange.records import Portable, PortableFile
 from storage.hermes import MAGIC, read_hermes
 
 MAX_FILE_BYTES = 2 * 1024**3
@@ -42,6 +42,22 @@ def read_portables(path: Path, owner: str | None = None) -> list[Portable]:
     except OSError as exc:
         raise ImportRefused(f"the file can not be read: {exc.strerror or exc}") from exc
     return found if owner is None else [replace(portable, owner=owner) for portable in found]
+
+
+def read_portable_files(path: Path) -> Iterator[PortableFile]:
+    """The pictures and documents of a file that `read_portables` has found whole, one by one.
+
+    Raises:
+        ImportRefused: It has changed since.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                return  # its pictures are in its messages
+        with path.open(encoding="utf-8", newline="\n") as file_of_lines:
+            yield from read_files(_lines(file_of_lines))
+    except (OSError, ValueError) as exc:
+        raise ImportRefused("the file changed while it was read") from exc
 
 
 def _lines(file: TextIO) -> Iterator[str]:

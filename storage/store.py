@@ -119,6 +119,10 @@ class SqlArchive:
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
         return await self._reading.read(search.window, message_id, before, after)
 
+    async def file_row(self, name: str) -> StoredFile | None:
+        """`storage.attachments.FileRows.file_row`."""
+        return await self._reading.read(attachment_rows.file_row, name)
+
     async def conversation_of_message(self, message_id: int) -> Conversation | None:
         return await self._reading.read(search.conversation_of_message, message_id)
 

@@ -14,11 +14,13 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeGuard, cast, get_args
 
 from agent.errors import ImportRefused
+from agent.exchange.files import file_object, read_file_object
 from agent.exchange.records import (
     LATEST_TIME,
     MAX_MESSAGES,
     Portable,
     PortableAnchor,
+    PortableFile,
     PortableList,
     PortableMessage,
     PortableSession,
@@ -26,7 +28,9 @@ from agent.exchange.records import (
 from agent.messages import Content, MessageKind, Role
 from agent.sessions import CompressionState, EndReason, is_session_key
 
-FORMAT = 1
+FORMAT = 2
+"""That of a file with pictures and documents; without, it is still the first one."""
+_WITHOUT_FILES = 1
 MAX_LINE_CHARS = 64 * 1024 * 1024
 MAX_DEPTH = 200
 """Of lists and objects in one another; what takes them in again goes one call deeper for each."""
@@ -39,8 +43,8 @@ _MAX_NUMBER = 2**53
 # --- writing ------------------------------------------------------------------------------------
 
 
-def write_lines(portables: Iterable[Portable]) -> Iterator[str]:
-    """The lines of a file, each with its line end."""
+def write_lines(portables: Iterable[Portable], files: Iterable[PortableFile] = ()) -> Iterator[str]:
+    """The lines of a file, each with its line end. ``files`` are asked for one by one."""
     digest = hashlib.sha256()
     counts = {"conversations": 0, "messages": 0}
 
@@ -49,7 +53,13 @@ def write_lines(portables: Iterable[Portable]) -> Iterator[str]:
         digest.update(text.encode())
         return text
 
-    yield line({"posthouse_export": FORMAT})
+    waiting = iter(files)
+    file = next(waiting, None)
+    yield line({"posthouse_export": _WITHOUT_FILES if file is None else FORMAT})
+    while file is not None:
+        counts["files"] = counts.get("files", 0) + 1
+        yield line(file_object(file))
+        file = next(waiting, None)
     for portable in portables:
         counts["conversations"] += 1
         counts["messages"] += portable.message_count
@@ -131,8 +141,18 @@ def _message(message: PortableMessage) -> dict[str, Any]:
 # --- reading ------------------------------------------------------------------------------------
 
 
+def read_files(lines: Iterable[str]) -> Iterator[PortableFile]:
+    """The pictures and documents of a file that `read_lines` has found whole, one by one."""
+    for number, text in enumerate(lines):
+        value = json.loads(text)
+        if value.get("type") == "file":
+            yield read_file_object(value)
+        elif number > 0:
+            return
+
+
 def read_lines(lines: Iterable[str]) -> list[Portable]:
-    """The conversations of a file.
+    """The conversations of a file; its pictures and documents are looked through, not kept.
 
     Raises:
         ImportRefused: It is none of ours, from a newer version, cut off, or not as it was written;
@@ -155,6 +175,8 @@ class _Reading:
         self._next_message = 1
         self._copies: set[int] = set()
         self._total = 0
+        self._files = 0
+        self._format = FORMAT
         self._ended = False
 
     def all(self, lines: Iterable[str]) -> list[Portable]:
@@ -220,6 +242,8 @@ class _Reading:
                 self._total += 1
                 if self._total > MAX_MESSAGES:
                     self._refuse(f"is message number {self._total}; a file may hold {MAX_MESSAGES}")
+            case "file" if self._format >= FORMAT:
+                self._file(value)
             case other:
                 self._refuse(f"has the unknown type {other!r:.40}")
 
@@ -227,17 +251,29 @@ class _Reading:
         version = value.get("posthouse_export")
         if self._number != 1 or not isinstance(version, int) or isinstance(version, bool):
             self._refuse("is not the head of a posthouse export")
-        if version != FORMAT:
+        if version not in (_WITHOUT_FILES, FORMAT):
             raise ImportRefused(
-                f"the file has format {version}, this program reads {FORMAT}: "
+                f"the file has format {version}, this program reads {_WITHOUT_FILES} to {FORMAT}: "
                 "install the newer program"
             )
+        self._format = version
+
+    def _file(self, value: dict[str, Any]) -> None:
+        if self._conversation is not None:
+            self._refuse("is a file behind a conversation")
+        try:
+            read_file_object(value)
+        except ValueError as exc:
+            self._refuse(str(exc))
+        self._files += 1
 
     def _end(self, value: dict[str, Any]) -> None:
         self._close_conversation()
         counts = (len(self._done), self._total)
         if (value.get("conversations"), value.get("messages")) != counts:
             self._refuse("counts other conversations or messages than the file holds")
+        if value.get("files", 0) != self._files:
+            self._refuse("counts other files than there are")
         if value.get("sha256") != self._digest.hexdigest():
             self._refuse("does not fit: the file was changed after it was written")
         self._ended = True

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 
+from agent.attachments import picture_name
 from agent.exchange.records import Portable, PortableMessage, PortableSession
 from agent.messages import text_of
 
@@ -65,13 +66,16 @@ def _message(message: PortableMessage, zone: tzinfo) -> str:
     head = f"### {name}{undone} · {_when(message.created_at, zone)}\n\n"
     text = text_of(message.content)
     pictures = (
-        sum(1 for part in message.content if part.get("type") != "text")
+        [part for part in message.content if part.get("type") != "text"]
         if isinstance(message.content, list)
-        else 0
+        else []
     )
     parts = [_fenced(text) if message.role == "tool" else _prose(text)] if text.strip() else []
     if pictures:
-        parts.append(f"*({pictures} {'picture' if pictures == 1 else 'pictures'})*")
+        count = len(pictures)
+        names = [f"`{name}`" for name in map(picture_name, pictures) if name is not None]
+        named = f": {', '.join(names)} in `attachments`" if names else ""
+        parts.append(f"*({count} {'picture' if count == 1 else 'pictures'}{named})*")
     parts += [
         f"Calls `{call['function']['name']}`:\n\n{_fenced(call['function']['arguments'], 'json')}"
         for call in message.tool_calls

@@ -103,6 +103,17 @@ class Portable:
 
 
 @dataclass(frozen=True, slots=True)
+class PortableFile:
+    """A file that messages name (`agent.attachments`). It belongs to the owner of these."""
+
+    name: str
+    file_name: str
+    media_type: str
+    data: bytes | None
+    """None: it was gone when the conversation left its store."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakenIn:
     """What an import made."""
 

@@ -9,15 +9,16 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from io import BufferedReader
 from pathlib import Path
 
 from agent.errors import PosthouseError
+from agent.exchange.files import files_of
 from agent.exchange.jsonl import write_lines
 from agent.exchange.markdown import write_markdown
-from agent.exchange.records import Portable, TakenIn
+from agent.exchange.records import Portable, PortableFile, TakenIn
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.cli.sessions import find_session
@@ -51,7 +52,10 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     portable = asyncio.run(_read(home, arguments.id))
-    pieces = write_lines([portable]) if arguments.format == "jsonl" else write_markdown(portable)
+    if arguments.format == "jsonl":
+        pieces = write_lines([portable], _files(home, portable))
+    else:
+        pieces = write_markdown(portable)
     if arguments.output is None:
         _print(pieces)
     else:
@@ -66,6 +70,17 @@ async def _read(home: Home, session_id: str) -> Portable:
 
     async with archive(home) as store:
         return await store.portable(await find_session(store, session_id))
+
+
+def _files(home: Home, portable: Portable) -> Iterator[PortableFile]:
+    """One by one: together they may be more than memory holds."""
+    from gateway.wiring.exchange import exported_file  # noqa: PLC0415 - as above
+
+    for name in files_of(portable):
+        file = asyncio.run(exported_file(home, name))
+        if file.data is None:
+            sys.stderr.write(f"the attachment {name} is gone; the export says so\n")
+        yield file
 
 
 def _print(pieces: Iterable[str]) -> None:
@@ -114,7 +129,7 @@ def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
         raise PosthouseError(f"{path} can not be read: {exc.strerror or exc}") from exc
     if taken is not None:
         return taken
-    from gateway.wiring.assembling import take_in_file  # noqa: PLC0415 - as above
+    from gateway.wiring.exchange import take_in_file  # noqa: PLC0415 - as above
 
     with claimed(home.path, home.lock):
         return asyncio.run(take_in_file(home, path, arguments.owner))

@@ -8,14 +8,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from agent.attachments import Attachments
 from agent.cache_watch import CacheWatch
 from agent.clock import RandomIds, SystemClock
-from agent.exchange.records import TakenIn
 from agent.llm.anthropic import preload
 from agent.llm.background import in_daemon_thread
 from agent.llm.offline import OfflineModel
@@ -69,6 +67,7 @@ from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
 from gateway.windows.book import WindowBook, remembered_image_tokens
 from gateway.wiring.compaction import CompactorFactory
+from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.models import (
     build_model,
     check_model,
@@ -84,10 +83,8 @@ from gateway.wiring.platforms import (
     pairing_platforms,
 )
 from gateway.wiring.surroundings import Surroundings
-from storage.attachments import FolderAttachments
-from storage.files import read_portables
 from storage.sqlite import open_archive, open_store
-from storage.store import SqlArchive, SqlStore
+from storage.store import SqlArchive
 
 log = logging.getLogger(__name__)
 
@@ -112,20 +109,6 @@ async def archive(home: Home) -> AsyncIterator[SqlArchive]:
         await opened.close()
 
 
-async def take_in_file(home: Home, path: Path, owner: str | None) -> list[TakenIn]:
-    """Take conversations from a file into a home of which no daemon runs; its lock is held.
-
-    Raises:
-        ImportRefused: the file can not be taken in; nothing was changed.
-        StoreUnavailable: the store can not be opened.
-    """
-    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
-    try:
-        return await _take_in(store, path, owner)
-    finally:
-        await store.close()
-
-
 async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer `posthouse pair` in a home of which no daemon runs; its lock is held.
 
@@ -138,11 +121,6 @@ async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any])
         return await office.answer(request)
     finally:
         await store.close()
-
-
-async def _take_in(store: SqlStore, path: Path, owner: str | None) -> list[TakenIn]:
-    found = await in_daemon_thread(partial(read_portables, path, owner), "read-import")
-    return await store.take_in(found)
 
 
 async def build_daemon(
@@ -169,7 +147,7 @@ async def build_daemon(
     except BaseException:
         await store.close()
         raise
-    files = FolderAttachments(around.home.attachments, opened, clock, in_daemon_thread)
+    files = kept_files(around.home, opened)
     model = build_model(config, around.secrets, clock, PictureLoader(files))
     return assemble(
         config,
@@ -181,7 +159,7 @@ async def build_daemon(
         platforms,
         attachments=files,
         tidy_files=files.sweep,
-        take_in=partial(_take_in, opened),
+        take_in=partial(take_in, opened, files),
     )
 
 

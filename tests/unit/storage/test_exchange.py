@@ -270,7 +270,7 @@ def test_a_changed_character_is_noticed() -> None:
 
 def test_a_newer_format_says_what_to_do() -> None:
     lines = _lines()
-    lines[0] = '{"posthouse_export":2}\n'
+    lines[0] = '{"posthouse_export":3}\n'
     assert "install the newer program" in _refused(lines)
 
 
