@@ -30,6 +30,7 @@ from storage import sessions
 from storage.codec import ROW_COLUMNS, clean, decode_row, dump_json, encode
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.places import key_of_today, today_in
 from storage.rows import taken_back, unindex
 from storage.segment import indexable_text, segmented
 from storage.titles import taken_in
@@ -201,7 +202,8 @@ def _take_in(tx: Transaction, portable: Portable) -> TakenIn:
         (
             portable.conversation_id,
             clean(portable.owner),
-            clean(portable.session_key),
+            # Of today: a chat may have moved since the file was written.
+            key_of_today(clean(portable.session_key), today_in(tx)),
             tip.id,
             portable.created_at,
         ),

@@ -209,6 +209,17 @@ async def test_a_branch_stands_on_its_own(stores: Stores) -> None:
     assert [hit.role for hit in hits] == ["user"]
 
 
+async def test_a_conversation_comes_in_where_its_chat_is_today(stores: Stores) -> None:
+    here, there = stores
+    session_id = await _lived_conversation(here)
+    exported = await _exported(here, session_id)
+    platform, bot_id, chat_id, *_ = json.loads(KEY)
+    assert await there.move_chat(platform, bot_id, chat_id, "-100777")
+    await there.take_in(read_lines(io.StringIO(exported, newline="\n")))
+    (info,) = await there.conversations_of(OWNER)
+    assert json.loads(info.session_key)[2] == "-100777"
+
+
 async def test_what_was_taken_back_is_not_found_there_either(
     stores: Stores, tmp_path: Path
 ) -> None:
