@@ -65,6 +65,7 @@ from storage.memory_pairings import MemoryPairings
 from storage.memory_prepared import MemoryShelf
 from storage.memory_tables import OPEN_STATES, MemoryTables, ReplacedList, Segment, Turn, own
 from storage.places import key_of_today, keys_of_chat, moved_keys
+from storage.recovery import address_of_key
 from storage.repair import (
     DELIBERATE_ENDS,
     check_plan,
@@ -75,7 +76,6 @@ from storage.search.question import read_question
 from storage.search.ranking import Candidate, best_first, rarity_among
 from storage.search.snippet import snippet
 from storage.segment import folded, indexable_text
-from storage.turns import address_of_key
 from storage.undoing import has_summary, said_by_person, turns_in
 
 

@@ -21,7 +21,7 @@ from agent.mail import (
     SendState,
 )
 from storage.codec import clean, clean_json
-from storage.mailbox import DEDUPE_SECONDS
+from storage.inbox import DEDUPE_SECONDS
 from storage.places import Today, address_of_today, record_of_today
 from storage.repair import is_newer, is_older_edit, state_of_item
 

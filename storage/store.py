@@ -55,13 +55,16 @@ from storage import (
     attachment_rows,
     changes,
     exchange,
+    inbox,
     ledger,
     lineages,
-    mailbox,
     moving,
+    outbox,
+    recovery,
     search,
     sessions,
     sizes,
+    taking_back,
     turns,
 )
 from storage import pairings as pairing
@@ -286,10 +289,10 @@ class SqlStore(SqlArchive):
     async def undo(
         self, conversation_id: str, turns: int = 1, *, answering: Answering | None = None
     ) -> Undone:
-        return await self._writing.write_alone(lineages.undo, conversation_id, turns, answering)
+        return await self._writing.write_alone(taking_back.undo, conversation_id, turns, answering)
 
     async def retry(self, opening: TurnOpening) -> TurnTicket | None:
-        return await self._writing.write_alone(lineages.retry, opening)
+        return await self._writing.write_alone(taking_back.retry, opening)
 
     async def set_title(self, conversation_id: str, title: str | None) -> Session:
         return await self._writing.write(lineages.set_title, conversation_id, title)
@@ -357,19 +360,19 @@ class SqlStore(SqlArchive):
 
     async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
         return await self._writing.write_alone(
-            turns.recover_turns, crash_limit, self._set_aside_notice
+            recovery.recover_turns, crash_limit, self._set_aside_notice
         )
 
     async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
-        return await self._writing.write_alone(turns.resume_turn, ticket)
+        return await self._writing.write_alone(recovery.resume_turn, ticket)
 
     # mailbox
 
     async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
-        return await self._writing.write(mailbox.accept, record, cursor)
+        return await self._writing.write(inbox.accept, record, cursor)
 
     async def revise(self, record: InboxRecord) -> bool:
-        return await self._writing.write(mailbox.revise, record)
+        return await self._writing.write(inbox.revise, record)
 
     async def move_chat(
         self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
@@ -387,37 +390,37 @@ class SqlStore(SqlArchive):
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
     ) -> None:
-        await self._writing.write(mailbox.quarantine, platform, bot_id, update_id, raw, reason)
+        await self._writing.write(inbox.quarantine, platform, bot_id, update_id, raw, reason)
 
     async def open_inbox(self) -> list[InboxItem]:
-        return await self._quick.read(mailbox.open_inbox)
+        return await self._quick.read(inbox.open_inbox)
 
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
-        return await self._quick.read(mailbox.inbox_items, tuple(inbox_ids))
+        return await self._quick.read(inbox.inbox_items, tuple(inbox_ids))
 
     async def answer_inbox(
         self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:
-        return await self._writing.write(mailbox.answer_inbox, tuple(inbox_ids), tuple(outbox))
+        return await self._writing.write(inbox.answer_inbox, tuple(inbox_ids), tuple(outbox))
 
     async def await_restart(
         self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:
-        return await self._writing.write(mailbox.await_restart, inbox_id, tuple(outbox))
+        return await self._writing.write(inbox.await_restart, inbox_id, tuple(outbox))
 
     async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
-        return await self._writing.write(mailbox.say_restarted, text)
+        return await self._writing.write(inbox.say_restarted, text)
 
     async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
-        return await self._writing.write(mailbox.owe, draft, conversation_id)
+        return await self._writing.write(outbox.owe, draft, conversation_id)
 
     async def owed(self) -> list[OutboxItem]:
-        return await self._quick.read(mailbox.owed)
+        return await self._quick.read(outbox.owed)
 
     async def plan_parts(
         self, outbox_id: int, parts: Sequence[PartDraft]
     ) -> tuple[OutboxPart, ...]:
-        return await self._writing.write(mailbox.plan_parts, outbox_id, tuple(parts))
+        return await self._writing.write(outbox.plan_parts, outbox_id, tuple(parts))
 
     async def mark_part(
         self,
@@ -427,16 +430,16 @@ class SqlStore(SqlArchive):
         platform_message_id: str | None = None,
         error: str | None = None,
     ) -> None:
-        await self._writing.write(mailbox.mark_part, part_id, state, platform_message_id, error)
+        await self._writing.write(outbox.mark_part, part_id, state, platform_message_id, error)
 
     async def fail_outbox(self, outbox_id: int, error: str) -> None:
-        await self._writing.write(mailbox.fail_outbox, outbox_id, error)
+        await self._writing.write(outbox.fail_outbox, outbox_id, error)
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
-        return await self._quick.read(mailbox.cursors, platform, bot_id)
+        return await self._quick.read(inbox.cursors, platform, bot_id)
 
     async def set_cursor(self, cursor: Cursor) -> None:
-        await self._writing.write(mailbox.set_cursor, cursor)
+        await self._writing.write(inbox.set_cursor, cursor)
 
     # files
 

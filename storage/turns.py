@@ -1,30 +1,28 @@
-"""Owns turns in SQL: the two atomic steps, the rows in between, and the restart."""
+"""Owns turns in SQL: the two atomic steps, and the rows in between."""
 
 # ruff: noqa: D103 - a function without docstring is the port's method of that name
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.errors import SessionEnded, StaleTurn
-from agent.mail import Address, OutboxDraft, OutboxItem
+from agent.mail import OutboxDraft, OutboxItem
 from agent.messages import Draft, Row, tool_call_ids
 from agent.ports import Usage
 from agent.sessions import (
     Conversation,
-    InterruptedTurn,
-    LoadedSession,
     Session,
     TurnOpening,
     TurnOutcome,
     TurnTicket,
 )
 from agent.store_ports import Appended
-from storage import changes, ledger, mailbox, rows, sessions
+from storage import changes, inbox, ledger, rows, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.outbox import owe_all
 from storage.places import key_of_today, today_in
 from storage.repair import DELIBERATE_ENDS, plan_repair
 
@@ -37,7 +35,7 @@ _TAKE_PLACES = (
     "  WHERE t.id = ?3 AND t.state = 'running' AND c.tip_session_id = ?2)"
     " RETURNING last_seq, serial, (SELECT t.owner FROM turns t WHERE t.id = ?3)"
 )
-_OPEN_STATES = "('running', 'interrupted', 'crashed')"
+OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
 
 # --- first step ---------------------------------------------------------------------------------
@@ -82,7 +80,7 @@ def begin(
         ),
     )  # fmt: skip
     faultpoint("begin_turn.turn")
-    mailbox.claim(tx, opening.inbox_ids, turn_id)
+    inbox.claim(tx, opening.inbox_ids, turn_id)
     faultpoint("begin_turn.claimed")
     return TurnTicket(turn_id, tip.conversation_id, tip.id, row.id)
 
@@ -96,13 +94,13 @@ def claimed_turn(tx: Transaction, inbox_ids: Sequence[int]) -> TurnTicket | None
     for inbox_id in inbox_ids:
         row = tx.execute(
             "SELECT t.id, t.conversation_id, t.session_id, t.user_row_id FROM inbox i"
-            f" JOIN turns t ON t.id = i.turn_id WHERE i.id = ? AND t.state IN {_OPEN_STATES}",
+            f" JOIN turns t ON t.id = i.turn_id WHERE i.id = ? AND t.state IN {OPEN_STATES}",
             (inbox_id,),
         ).fetchone()
         if row is not None:
-            _set_running(tx, row[0])
+            set_running(tx, row[0])
             return TurnTicket(*row)
-    if inbox_ids and mailbox.all_answered(tx, inbox_ids):
+    if inbox_ids and inbox.all_answered(tx, inbox_ids):
         raise StaleTurn("these messages were answered before")
     return None
 
@@ -115,7 +113,7 @@ def require_rest(tx: Transaction, conversation_id: str, *, but_of_key: str = "")
     """
     query = (
         "SELECT id FROM turns WHERE conversation_id = ? AND session_key <> ?"
-        f" AND state IN {_OPEN_STATES} LIMIT 1"
+        f" AND state IN {OPEN_STATES} LIMIT 1"
     )
     found = tx.execute(query, (conversation_id, but_of_key)).fetchone()
     if found is not None:
@@ -219,13 +217,13 @@ def steer(
     message: Draft,
 ) -> Appended | None:
     _require_running(tx, ticket)
-    if not mailbox.all_waiting(tx, inbox_ids) or _is_calling(tx, session_id):
+    if not inbox.all_waiting(tx, inbox_ids) or _is_calling(tx, session_id):
         return None
     (row,) = _store(tx, ticket, session_id, (message,), None)
     faultpoint("steer.message")
     mark_steered(tx, (row.id,))
     faultpoint("steer.marked")
-    mailbox.claim(tx, inbox_ids, ticket.turn_id)
+    inbox.claim(tx, inbox_ids, ticket.turn_id)
     faultpoint("steer.claimed")
     return Appended((row,))
 
@@ -256,20 +254,13 @@ def finish_turn(
     if final is not None:
         _store(tx, ticket, session_id, (final,), anchor_usage)
         faultpoint("finish_turn.final")
-    items = mailbox.owe_all(tx, outbox, ticket.conversation_id, ticket.turn_id)
+    items = owe_all(tx, outbox, ticket.conversation_id, ticket.turn_id)
     faultpoint("finish_turn.owed")
-    mailbox.answer_turn(tx, ticket.turn_id)
+    inbox.answer_turn(tx, ticket.turn_id)
     faultpoint("finish_turn.answered")
-    _end(tx, ticket.turn_id, outcome)
+    end(tx, ticket.turn_id, outcome)
     faultpoint("finish_turn.over")
     return items
-
-
-def _end(tx: Transaction, turn_id: str, outcome: TurnOutcome) -> None:
-    tx.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (outcome, tx.now, turn_id))
-
-
-# --- restart ------------------------------------------------------------------------------------
 
 
 def interrupt_turn(tx: Transaction, ticket: TurnTicket) -> None:
@@ -279,95 +270,14 @@ def interrupt_turn(tx: Transaction, ticket: TurnTicket) -> None:
     )
 
 
-def recover_turns(tx: Transaction, crash_limit: int, notice: str) -> list[InterruptedTurn]:
-    query = (
-        "SELECT id, conversation_id, session_id, user_row_id, session_key, owner, started_at,"
-        f" crashes, crash_row_id, state FROM turns WHERE state IN {_OPEN_STATES}"
-        " ORDER BY user_row_id"
-    )
-    newest = rows.newest_id(tx)
-    # Whoever held a lease is gone. Left to expire, it would keep its conversation from being
-    # compressed for so long that the window fills up.
-    tx.execute("DELETE FROM leases")
-    faultpoint("recover_turns.dropped_leases")
-    recovered = []
-    for row in tx.execute(query).fetchall():
-        turn_id, conversation_id, _, user_row_id, key, owner, started_at, crashes, mark, state = row
-        if state == "running":
-            progress = _progress_since(tx, conversation_id, max(mark, user_row_id))
-            crashes = 1 if progress else crashes + 1
-            tx.execute(
-                "UPDATE turns SET state = 'crashed', crashes = ?, crash_row_id = ? WHERE id = ?",
-                (crashes, newest, turn_id),
-            )
-            faultpoint("recover_turns.counted")
-        inbox_ids = mailbox.ids_of_turn(tx, turn_id)
-        if state != "interrupted" and crashes >= crash_limit:
-            _set_aside(tx, turn_id, conversation_id, key, inbox_ids, notice)
-            continue
-        ticket = TurnTicket(*row[:4])
-        orderly = state == "interrupted"
-        recovered.append(
-            InterruptedTurn(ticket, key, owner, inbox_ids, started_at, crashes, orderly)
-        )
-    return recovered
+def end(tx: Transaction, turn_id: str, outcome: TurnOutcome) -> None:
+    """Let a turn be over."""
+    tx.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (outcome, tx.now, turn_id))
 
 
-def _progress_since(tx: Transaction, conversation_id: str, row_id: int) -> bool:
-    """Has the turn stored a step of its own? Copies, summaries and stubs are none."""
-    query = (
-        "SELECT EXISTS (SELECT 1 FROM messages m JOIN sessions s ON s.id = m.session_id"
-        " WHERE m.id > ? AND s.conversation_id = ? AND m.role IN ('assistant', 'tool')"
-        " AND m.kind IS NULL AND m.origin_id IS NULL)"
-    )
-    (found,) = tx.execute(query, (row_id, conversation_id)).fetchone()
-    return bool(found)
-
-
-def _set_aside(
-    tx: Transaction,
-    turn_id: str,
-    conversation_id: str,
-    session_key: str,
-    inbox_ids: Sequence[int],
-    notice: str,
-) -> None:
-    """A turn that always ends in a crash must not keep everybody else from being served."""
-    _log.error("turn set aside after repeated crashes", extra={"turn_id": turn_id})
-    address = mailbox.address_of(tx, inbox_ids) or address_of_key(session_key)
-    _end(tx, turn_id, "failed")
-    faultpoint("recover_turns.failed")
-    mailbox.answer_turn(tx, turn_id)
-    faultpoint("recover_turns.answered")
-    if address is not None:
-        draft = OutboxDraft(address, notice, "notice")
-        mailbox.owe_all(tx, (draft,), conversation_id, turn_id)
-        faultpoint("recover_turns.owed")
-
-
-def address_of_key(session_key: str) -> Address | None:
-    """Where a session key's chat is, for a turn that no message began."""
-    try:
-        platform, bot_id, chat_id, thread_id, _ = json.loads(session_key)
-    except (ValueError, TypeError):
-        return None
-    if not all(isinstance(name, str) for name in (platform, bot_id, chat_id)):
-        return None
-    return Address(platform, bot_id, chat_id, thread_id)
-
-
-def resume_turn(tx: Transaction, ticket: TurnTicket) -> LoadedSession:
-    if not _set_running(tx, ticket.turn_id):
-        raise StaleTurn(ticket.turn_id)
-    faultpoint("resume_turn.running")
-    conversation = sessions.conversation(tx, ticket.conversation_id)
-    assert conversation is not None  # the turn's row names it
-    tip = healed_tip(tx, conversation)
-    return changes.load_repaired(tx, tip.id, ticket.turn_id)
-
-
-def _set_running(tx: Transaction, turn_id: str) -> bool:
+def set_running(tx: Transaction, turn_id: str) -> bool:
+    """Make a turn the running one again; False: it is over."""
     changed = tx.execute(
-        f"UPDATE turns SET state = 'running' WHERE id = ? AND state IN {_OPEN_STATES}", (turn_id,)
+        f"UPDATE turns SET state = 'running' WHERE id = ? AND state IN {OPEN_STATES}", (turn_id,)
     )
     return changed.rowcount == 1

@@ -26,13 +26,16 @@ from agent.sessions import (
 from storage import (
     attachment_rows,
     changes,
+    inbox,
     ledger,
     lineages,
-    mailbox,
     moving,
+    outbox,
     pairings,
+    recovery,
     search,
     sessions,
+    taking_back,
     turns,
 )
 from storage import prepared as shelf
@@ -66,31 +69,31 @@ def plans_of(connection: sqlite3.Connection, life: Step) -> dict[str, list[str]]
 
 
 def a_life(tx: Transaction) -> None:
-    receipt = mailbox.accept(tx, inbound(1), Cursor("telegram", "7", "111", "1"))
-    mailbox.accept(tx, inbound(1), None)
-    mailbox.accept(tx, inbound(2, update_id="1001", received_at=9e9), None)
-    mailbox.revise(tx, inbound(2, text="changed", update_id="3000"))
-    mailbox.quarantine(tx, "telegram", "7", "9", "{", "unreadable")
+    receipt = inbox.accept(tx, inbound(1), Cursor("telegram", "7", "111", "1"))
+    inbox.accept(tx, inbound(1), None)
+    inbox.accept(tx, inbound(2, update_id="1001", received_at=9e9), None)
+    inbox.revise(tx, inbound(2, text="changed", update_id="3000"))
+    inbox.quarantine(tx, "telegram", "7", "9", "{", "unreadable")
     opening = TurnOpening(KEY, OWNER, (receipt.inbox_id,), user("hello"), PREFIX)
     ticket = turns.begin_turn(tx, opening)
     turns.begin_turn(tx, opening)
     turns.append(tx, ticket, ticket.session_id, [said("a")], Usage(9, 9))
-    (waiting,) = mailbox.open_inbox(tx.execute("SELECT 1").connection)
+    (waiting,) = inbox.open_inbox(tx.execute("SELECT 1").connection)
     assert turns.steer(tx, ticket, ticket.session_id, (waiting.id,), user("and this")) is not None
-    mailbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
+    outbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
     assert moving.move_chat(tx, "telegram", "7", "111", "112")
     assert moving.move_chat(tx, "telegram", "7", "112", "111") is False
     attachment_rows.enter_file(tx, StoredFile("0" * 32, OWNER, "a", "image/png", 1, 0.0))
     ledger.enter_request(tx, RequestEntry("summary", "m", ticket.conversation_id))
     ledger.first_time(tx, OWNER, "warned")
-    turns.recover_turns(tx, 3, "set aside")
-    loaded = turns.resume_turn(tx, ticket)
+    recovery.recover_turns(tx, 3, "set aside")
+    loaded = recovery.resume_turn(tx, ticket)
     draft = OutboxDraft(CHAT, "answer")
     (item,) = turns.finish_turn(tx, ticket, ticket.session_id, "done", said("b"), None, [draft])
-    (part,) = mailbox.plan_parts(tx, item.id, [PartDraft({})])
-    mailbox.mark_part(tx, part.id, "sent", "55", None)
-    mailbox.fail_outbox(tx, mailbox.owe(tx, draft, None).id, "no")
-    mailbox.answer_inbox(tx, [receipt.inbox_id], [])
+    (part,) = outbox.plan_parts(tx, item.id, [PartDraft({})])
+    outbox.mark_part(tx, part.id, "sent", "55", None)
+    outbox.fail_outbox(tx, outbox.owe(tx, draft, None).id, "no")
+    inbox.answer_inbox(tx, [receipt.inbox_id], [])
     sessions.acquire_lease(tx, ticket.conversation_id, "me", 60)
     newest = loaded.last_row_id
     kept = Prepared(ticket.session_id, 0, newest, (SUMMARY, Keep(newest)), 9)
@@ -110,14 +113,14 @@ def a_life(tx: Transaction) -> None:
 def looking(tx: Transaction) -> None:
     a_life(tx)
     connection = tx.execute("SELECT 1").connection
-    mailbox.open_inbox(connection)
-    mailbox.inbox_items(connection, [1])
+    inbox.open_inbox(connection)
+    inbox.inbox_items(connection, [1])
     moving.moved_chats(connection, "telegram", "7")
     moving.knows_chat(connection, "telegram", "7", "115")
     attachment_rows.file_row(connection, "0" * 32)
     attachment_rows.known_files(connection, ["0" * 32])
-    mailbox.owed(connection)
-    mailbox.cursors(connection, "telegram", "7")
+    outbox.owed(connection)
+    inbox.cursors(connection, "telegram", "7")
     pairings.ask_pairing(tx, PairingRequest("telegram", "222", "Eve", b"s", b"d", 0.0, 9.0))
     pairings.approve_pairing(tx, "wrong")
     pairings.revoke_pairing(tx, "telegram", "222")
@@ -165,9 +168,9 @@ def going_back(tx: Transaction) -> None:
     wish = UncompressRequest(cid, ticket.session_id, 1, last, state)
     changed = lineages.uncompress(tx, wish)
     assert changed.applied
-    assert lineages.retry(tx, opening) is not None
-    turns.recover_turns(tx, 1, "set aside")
-    assert lineages.undo(tx, cid, 1, None).removed
+    assert taking_back.retry(tx, opening) is not None
+    recovery.recover_turns(tx, 1, "set aside")
+    assert taking_back.undo(tx, cid, 1, None).removed
     again = turns.begin_turn(tx, opening)
     turns.finish_turn(tx, again, again.session_id, "done", None, None, [])
     lineages.set_title(tx, cid, "Trip")
