@@ -116,43 +116,6 @@ class MemoryTables:
         conversation_id = self.routes.get(key_of_today(session_key, self.today))
         return None if conversation_id is None else self.conversations[conversation_id]
 
-    # chats that moved
-
-    def note_move(self, platform: str, bot_id: str, old: str, new: str) -> str | None:
-        """Remember the move and give back the id of today; None: there is nothing to do."""
-        known, heir = self.today(platform, bot_id, old), self.today(platform, bot_id, new)
-        if known == heir or known != old:
-            return None
-        for place, led_to in self.moved.items():
-            if place[:2] == (platform, bot_id) and led_to == old:
-                self.moved[place] = heir
-        self.moved[platform, bot_id, old] = heir
-        return heir
-
-    def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
-        return {p[2]: heir for p, heir in self.moved.items() if p[:2] == (platform, bot_id)}
-
-    def keys(self) -> set[str]:
-        """The session keys of conversations and of turns that are not over."""
-        turns = {turn.session_key for turn in self.turns.values() if turn.state in OPEN_STATES}
-        return turns | {c.session_key for c in self.conversations.values()} | set(self.routes)
-
-    def move_keys(self, moved: Mapping[str, str]) -> None:
-        """Conversations, routes and turns go on under other keys; the first one has the way."""
-        led: set[str] = set()
-        for old_key, key in moved.items():
-            for conversation in list(self.conversations.values()):
-                if conversation.session_key == old_key:
-                    changed = replace(conversation, session_key=key)
-                    self.conversations[conversation.id] = changed
-            for turn in self.turns.values():
-                if turn.session_key == old_key and turn.state in OPEN_STATES:
-                    turn.session_key = key
-            gone = self.routes.pop(old_key, None)
-            if gone is not None and key not in led:
-                led.add(key)
-                self.routes[key] = gone
-
     def tip_of(self, conversation_id: str) -> Segment:
         return self.segments[self.conversation(conversation_id).tip_session_id]
 
