@@ -229,6 +229,49 @@ async def test_edits_are_handed_in_as_edits_and_nothing_else_is_asked_for(
     assert json.loads(allowed) == ["message", "edited_message"]
 
 
+async def test_an_absurd_number_in_one_update_blocks_nobody(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    # Python itself refuses to read a number of so many digits, and with it all that stands beside.
+    intake = RecordingIntake()
+    bad = {"update_id": 5, "message": {"message_id": 0, "text": "private words"}}
+    absurd = f'"message_id": {"9" * 5000}'
+    raw = json.dumps([bad, server.private_text("good")]).replace('"message_id": 0', absurd)
+    server.updates.drop_pending()
+    server.fault(Fault.odd(f'{{"ok":true,"result":{raw}}}', "getUpdates"))
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+    assert intake.texts == ["good"]
+    assert [number for number, *_ in intake.quarantined] == ["5"]
+
+
+@pytest.mark.parametrize("answer", ["{}", "7", '"x"', "true", "null"])
+async def test_an_answer_that_is_no_list_is_a_failed_poll(
+    server: TelegramServer, telegram: TelegramPlatform, answer: str
+) -> None:
+    intake = RecordingIntake()
+    server.fault(Fault.odd(f'{{"ok":true,"result":{answer}}}', "getUpdates"))
+    server.private_text("after it")
+    async with running(telegram, intake) as (reports, _):
+        await intake.wait_messages(1)
+    assert PlatformState.DEGRADED in reports.states
+    assert intake.texts == ["after it"]
+
+
+@pytest.mark.parametrize("body", ["[]", "7", "null", "[" * 200_000])
+async def test_an_answer_that_is_no_object_is_a_failed_poll(
+    server: TelegramServer, telegram: TelegramPlatform, body: str
+) -> None:
+    intake = RecordingIntake()
+    server.fault(Fault.odd(body, "getUpdates"))
+    server.private_text("after it")
+    async with running(telegram, intake):
+        await intake.wait_messages(1)
+    server.fault(Fault.odd(body, "sendMessage"))
+    with pytest.raises(SendUnknown):
+        await telegram.send(address(), part())
+
+
 # --- states -------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.fakes.telegram_server.wire import ApiError, Json, flood
 
 KINDS = (
-    "flood", "error", "html", "drop", "hang", "migrate", "garbage",
+    "flood", "error", "html", "drop", "hang", "migrate", "garbage", "odd",
     "drip", "short", "endless", "packed", "moved",
 )  # fmt: skip
 DOWNLOAD_KINDS = frozenset({"drip", "short", "endless", "packed", "moved"})
@@ -78,6 +78,11 @@ class Fault:
     def garbage(cls, method: str = "sendMessage", *, after: bool = False, **rest: Any) -> Fault:
         """200 with a body that is cut off inside the JSON."""
         return cls("garbage", method, after=after, **rest)
+
+    @classmethod
+    def odd(cls, text: str, method: str = "sendMessage", **rest: Any) -> Fault:
+        """200 with a body that is JSON, or nearly, but not what was asked for."""
+        return cls("odd", method, text=text, **rest)
 
     @classmethod
     def download(cls, kind: str, **rest: Any) -> Fault:

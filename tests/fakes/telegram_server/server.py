@@ -316,6 +316,9 @@ class TelegramServer(Inbound):
             call.status = fault.code
             page = _HTML.format(fault.code, "Bad Gateway")
             return web.Response(text=page, status=fault.code, content_type="text/html")
+        if fault.kind == "odd":
+            call.status = 200
+            return web.Response(text=fault.text, content_type="application/json")
         if fault.kind == "garbage":
             call.status = 200
             return web.Response(text='{"ok":true,"result":{"mess', content_type="application/json")
