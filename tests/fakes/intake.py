@@ -114,6 +114,13 @@ class Reports:
     def states(self) -> list[PlatformState]:
         return [state for state, _ in self.all]
 
+    async def wait_count(self, count: int, timeout: float = 10.0) -> None:
+        """Until so many were made."""
+        async with asyncio.timeout(timeout):
+            while len(self.all) < count:
+                self._news.clear()
+                await self._news.wait()
+
     async def wait(self, state: PlatformState, timeout: float = 10.0) -> str:
         """Until this is the newest state; its reason."""
         async with asyncio.timeout(timeout):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from agent.clock import SystemClock
 from agent.mail import Address, OutboxPart
 from gateway.platforms.contract import (
     PlatformConfigError,
-    PlatformError,
     PlatformState,
     PlatformUnavailable,
     SendError,
@@ -24,20 +21,12 @@ from gateway.platforms.contract import (
     SendUnknown,
 )
 from gateway.platforms.discord.adapter import DiscordPlatform
-from gateway.platforms.discord.client import DiscordSettings
 from gateway.platforms.discord.render import nonce
 from tests.fakes.discord_server import Channel, DiscordServer, Guild, User, discord_py_at
 from tests.fakes.intake import RecordingIntake, Reports
+from tests.integration.discord_rig import TOKEN, make, part, running, settings
 
-TOKEN = "discord-test-token"
 BOT_ID = "900000000000000001"
-
-
-class HurriedClock(SystemClock):
-    """The real clock, but waiting takes no time."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)
@@ -68,48 +57,11 @@ def channel(server: DiscordServer, guild: Guild) -> Channel:
     return server.add_channel(guild)
 
 
-def settings(server: DiscordServer, **changes: Any) -> DiscordSettings:
-    values: dict[str, Any] = {
-        "token": TOKEN,
-        "api_base": server.api_base,
-        "guild_ready_seconds": 0.05,
-        "shortest_heartbeat_seconds": 0.1,
-        "reidentify_pause_seconds": 0.05,
-        "send_timeout_seconds": 10.0,
-        **changes,
-    }
-    return DiscordSettings(**values)
-
-
-def make(server: DiscordServer, **changes: Any) -> DiscordPlatform:
-    return DiscordPlatform(settings(server, **changes), HurriedClock(), nonce_scope="db1")
-
-
 @pytest.fixture
 async def bot(server: DiscordServer) -> AsyncIterator[DiscordPlatform]:
     platform = make(server)
     yield platform
     await platform.close()
-
-
-@contextlib.asynccontextmanager
-async def running(
-    platform: DiscordPlatform, intake: RecordingIntake, *, ready: bool = True
-) -> AsyncIterator[tuple[Reports, asyncio.Task[None]]]:
-    reports = Reports()
-    task = asyncio.create_task(platform.run(intake, reports))
-    try:
-        if ready:
-            await reports.wait(PlatformState.RUNNING)
-        yield reports, task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, PlatformError):
-            await task
-
-
-def part(text: str = "hello", *, n: int = 0, id_: int = 1) -> OutboxPart:
-    return OutboxPart(id_, 1, n, "planned", {"content": text})
 
 
 def address(channel: Any, reply: Any = None) -> Address:

@@ -280,6 +280,10 @@ class DiscordClient:
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
             raise PlatformUnavailable(f"discord: {shown(exc)}") from exc
         except Exception as exc:  # the SDK got something that it can not read
+            unconnected: Any = self._bot.ws
+            if self._logged_in and unconnected is None and self._wire.passed_last is None:
+                # It looks at its connection of before, and there was none yet.
+                raise PlatformUnavailable(f"discord: no connection ({self._wire.trouble})") from exc
             self._withhold(exc)
             raise PlatformUnavailable(f"discord: it says strange things ({shown(exc)})") from exc
 

@@ -87,8 +87,9 @@ class Health:
 
     def connection(self, up: bool) -> None:
         """All lines are up, or one is not."""
-        self._connected = up
-        self._say()
+        if up or self._connected is not None:  # before, it still starts
+            self._connected = up
+            self._say()
 
     def store(self, ok: bool) -> None:
         """The store takes messages, or not."""
@@ -104,7 +105,7 @@ class Health:
     def _say(self) -> None:
         self._said_at = self._clock.monotonic()
         if self._connected is None:
-            return  # it still starts
+            return
         if not self._connected:
             self._report(PlatformState.DEGRADED, DISCONNECTED)
         elif not self._store_ok:

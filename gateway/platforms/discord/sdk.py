@@ -61,6 +61,11 @@ def build_bot(
     base: Any = discord.AutoShardedClient if sharded else discord.Client
 
     class Gateway(base):  # type: ignore[misc]
+        def dispatch(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+            # Its timers outlive its end, and would run into a loop that is gone.
+            if not self.is_closed():
+                super().dispatch(event, *args, **kwargs)
+
         async def before_identify_hook(
             self, shard_id: int | None, *, initial: bool = False
         ) -> None:

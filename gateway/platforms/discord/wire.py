@@ -95,6 +95,8 @@ class Wire:
         self._fruitless = 0
         self.passed_last: WireEvent | None = None
         """What the SDK got last: if it breaks, then by this."""
+        self.trouble = ""
+        """Why the newest connection did not come about, or is over."""
 
     async def connect(self, url: str, *, compress: int = 0) -> GatewaySocket:
         """As ``HTTPClient.ws_connect``.
@@ -109,8 +111,9 @@ class Wire:
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 socket = await self._dial(str(target))
-        except Exception:
+        except Exception as exc:
             self._fruitless += 1
+            self.trouble = f"{type(exc).__name__}: {exc}"[:300]
             raise
         return GatewaySocket(socket, self, self._clock)
 
@@ -132,8 +135,9 @@ class Wire:
         # This module unpacks, so it chooses what is packed.
         return wanted.update_query(compress="zlib-stream")
 
-    def ended(self, lived_seconds: float) -> None:
+    def ended(self, lived_seconds: float, why: str) -> None:
         """A connection is over."""
+        self.trouble = why
         self._fruitless = 0 if lived_seconds >= STEADY_SECONDS else self._fruitless + 1
 
     def pass_on(self, text: str, *, greeted: bool) -> str | None:
@@ -262,7 +266,7 @@ class GatewaySocket:
                 if text is None:
                     if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
                         continue
-                    self._end()
+                    self._end(f"it was closed with code {self.close_code}")
                     return message
                 kept = self._wire.pass_on(text, greeted=self._greeted)
                 if kept is not None:
@@ -270,11 +274,11 @@ class GatewaySocket:
                     return aiohttp.WSMessage(aiohttp.WSMsgType.TEXT, kept, None)
         except TimeoutError:
             log.warning("discord's gateway says nothing any more")
-            self._end()
+            self._end("it said nothing any more")
             raise
         except GarbageError as exc:
             log.warning("discord's gateway says what nobody understands", extra={"why": str(exc)})
-            self._end()
+            self._end(f"it said what nobody understands: {exc}")
             raise TimeoutError from exc
 
     async def _next(self, timeout_seconds: float | None) -> aiohttp.WSMessage:
@@ -304,17 +308,17 @@ class GatewaySocket:
 
     async def close(self, *, code: int = 4000, message: bytes = b"") -> bool:
         """Bounded: a dead socket answers no farewell."""
-        self._end()
+        self._end("it was left")
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 return await self._socket.close(code=code, message=message)
         except TimeoutError:
             return True
 
-    def _end(self) -> None:
+    def _end(self, why: str) -> None:
         if not self._over:
             self._over = True
-            self._wire.ended(self._clock.monotonic() - self._opened_at)
+            self._wire.ended(self._clock.monotonic() - self._opened_at, why)
 
 
 class _Inflater:

@@ -227,7 +227,7 @@ async def test_an_unreachable_place_to_resume_at_is_not_tried_twice() -> None:
     far.ends()
     await near.receive()
     await rig.clock.advance(0.1)
-    rig.wire.ended(3600.0)  # it had lived
+    rig.wire.ended(3600.0, "")  # it had lived
     rig.refuse = 1
     with pytest.raises(OSError, match="refused"):
         await rig.wire.connect(RESUME)
