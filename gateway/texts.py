@@ -159,6 +159,17 @@ def file_left_out(name: str, why: str) -> str:
     return f"I could not take in “{name}”: {why}."
 
 
+def files_left_out(notices: Sequence[str]) -> str:
+    """All of `file_left_out` for one message, as one text."""
+    different = list(dict.fromkeys(notices))
+    shown = different[:_LISTED_FILES]
+    more = len(notices) - len(shown) if len(different) > len(shown) else 0
+    return "\n".join([*shown, *([f"… and {more} more files."] if more else [])])
+
+
+_LISTED_FILES = 5
+
+
 def queue_full(limit: int) -> str:
     """The conversation's queue is at its cap; said once until it moves."""
     return (

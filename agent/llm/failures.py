@@ -136,7 +136,7 @@ _THINKING = re.compile(
 )
 _COMPACTION_CODE = re.compile(r"\bcompaction_[a-z_]+")
 _IMAGE = re.compile(
-    r"could not process image|image (exceeds|dimensions)|many-image requests"
+    r"could not process image|image (exceeds|dimensions)|many-image requests|too much media"
     r"|does not match the provided media type",
     re.IGNORECASE,
 )

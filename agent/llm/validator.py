@@ -26,7 +26,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.llm.images import MANY_IMAGES, MANY_MAX_SIDE_PIXELS, MAX_SIDE_PIXELS, pixel_size
+from agent.llm.images import (
+    MANY_IMAGES,
+    MANY_MAX_SIDE_PIXELS,
+    MAX_IMAGES,
+    MAX_SIDE_PIXELS,
+    pixel_size,
+)
 from agent.messages import THINKING_TYPES
 
 Body = dict[str, Any]
@@ -208,6 +214,8 @@ def _images(turns: Sequence[_Turn]) -> Iterator[Violation]:
         for block in turn.blocks:
             inside = _blocks(block.get("content")) if block.get("type") == "tool_result" else []
             found.extend((turn.path, b) for b in (block, *inside) if b.get("type") == "image")
+    if len(found) > MAX_IMAGES:
+        yield Violation("W13", "messages", f"{len(found)} images over {MAX_IMAGES}")
     limit = MANY_MAX_SIDE_PIXELS if len(found) > MANY_IMAGES else MAX_SIDE_PIXELS
     for path, block in found:
         source = block.get("source", {})

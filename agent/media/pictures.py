@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.daemon_threads import DaemonThreads
+from agent.llm.background import in_daemon_thread
 from agent.media.kinds import SHOWN_TYPES, picture_size
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class PictureMaker:
     """Makes pictures fit, one at a time: a large one takes memory."""
 
     def __init__(self, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
-        self._threads = DaemonThreads(1, name="picture")
+        """``deadline_seconds``: of one picture, from its turn on."""
+        self._turn = asyncio.Semaphore(1)
         self._deadline_seconds = deadline_seconds
 
     async def fit(self, data: bytes) -> ShownPicture:
@@ -75,12 +76,13 @@ class PictureMaker:
         Raises:
             PictureUnfit: damaged, too many pixels, or too slow.
         """
-        future = self._threads.submit(partial(fit_picture, data))
-        try:
-            async with asyncio.timeout(self._deadline_seconds):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            raise PictureUnfit("it took too long to read") from None
+        async with self._turn:
+            try:
+                # A thread of its own: one that hangs is left behind, and holds nobody up.
+                async with asyncio.timeout(self._deadline_seconds):
+                    return await in_daemon_thread(partial(fit_picture, data), "picture")
+            except TimeoutError:
+                raise PictureUnfit("it took too long to read") from None
 
 
 def fit_picture(data: bytes) -> ShownPicture:

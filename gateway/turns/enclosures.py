@@ -144,11 +144,13 @@ class Enclosures:
             },
         )
         notices = [
-            _notice(attachment, each) for (_, attachment), each in zip(wanted, taken, strict=True)
+            _notice(attachment, each)
+            for (_, attachment), each in zip(wanted, taken, strict=True)
+            if each.missing
         ]
         return Enclosed(
             tuple(part for each in taken for part in each.parts),
-            tuple(dict.fromkeys(notice for notice in notices if notice)),
+            (texts.files_left_out(notices),) if notices else (),
         )
 
     def left_out(self, items: Sequence[InboxItem]) -> Enclosed:
@@ -214,7 +216,8 @@ class Enclosures:
         media_type = media_type_of(data)
         original = await self._keep(data, item, attachment, media_type, deadline)
         if media_type not in SHOWN_TYPES + CONVERTED_TYPES:
-            return _Taken((_text(_line(attachment, original)),), len(data))
+            remark = "can not be shown" if media_type.startswith("image/") else ""
+            return _Taken((_text(_line(attachment, original, remark)),), len(data))
         try:
             shown = await self._pictures.fit(data)
         except PictureUnfit as error:
@@ -282,8 +285,6 @@ def _left_out(attachment: Attachment, why: str) -> _Taken:
 
 
 def _notice(attachment: Attachment, taken: _Taken) -> str:
-    if not taken.missing:
-        return ""
     name = safe_file_name(attachment.file_name)
     return texts.file_left_out(name or _what(attachment), taken.missing)
 

@@ -13,6 +13,7 @@ MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 MAX_PIXELS = 8000
 MANY_MAX_PIXELS = 2000
 MANY = 20
+MAX_IMAGES = 100
 MAX_BYTES = 5 * 1024 * 1024
 
 Size = tuple[int, int]
@@ -36,6 +37,8 @@ def _images(path: str, blocks: list[Json]) -> Iterator[tuple[str, Json]]:
 def check_images(body: Json) -> None:
     """Rule 28."""
     found = list(images_in(body))
+    if len(found) > MAX_IMAGES:
+        raise broken("28", f"Too much media: 0 document pages + {len(found)} images > {MAX_IMAGES}")
     many = len(found) > MANY
     for path, block in found:
         _check_image(path, block, many)

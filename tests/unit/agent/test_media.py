@@ -7,7 +7,7 @@ import io
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.media.documents import DocumentUnreadable, PdfText, decoded, pdf_text
@@ -171,6 +171,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
 
 
 @given(st.data())
+@settings(max_examples=50)
 def test_a_spoiled_picture_is_unfit_or_fit_and_never_worse(data: st.DataObject) -> None:
     whole = bytearray(data.draw(st.sampled_from([png(40, 30), photo(64, 48), _gif(), _webp()])))
     for _ in range(data.draw(st.integers(1, 4))):

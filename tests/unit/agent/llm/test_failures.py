@@ -323,6 +323,12 @@ def test_too_long_an_answer_asked_for_is_no_overflow(text: str, limit: int | Non
         (599, "", "", ModelUnavailable),
         (400, "invalid_request_error", "messages.0.foo: Extra inputs", ModelBadRequest),
         (400, "invalid_request_error", "Could not process image", RequestTooLarge),
+        (
+            400,
+            "invalid_request_error",
+            "Too much media: 0 document pages + 101 images > 100",
+            RequestTooLarge,
+        ),
         (500, "server_error", "image input is not supported - hint: mmproj", RequestTooLarge),
         (400, "", "this model doesn't support images", RequestTooLarge),
         (400, "", "content.0: this `thinking` block is bound to a different conversation",
