@@ -45,7 +45,7 @@ _TYPING_SECONDS = 5.0
 
 
 class TelegramPlatform:
-    """`gateway.platforms.contract.Platform` on Telegram by polling.
+    """`gateway.platforms.contract.Platform` on Telegram, by polling or by webhook.
 
     Telegram has no key that would make a second send harmless, so a repeat is marked as one.
     """
