@@ -51,7 +51,9 @@ class TelegramSettings:
     """Without a conflict for so long, nobody else polls any more."""
     webhook: WebhookSettings | None = None
     """None: polling."""
-    connect_timeout_seconds: float = 10.0
+    connect_timeout_seconds: float = 7.0
+    """For a connection, and once more for its handshake: twice this fits into the poll's grace,
+    because a handshake that is cancelled from outside leaves its socket open."""
     send_timeout_seconds: float = 20.0
     """Waiting for an answer to a request."""
     fetch_timeout_seconds: float = 60.0
