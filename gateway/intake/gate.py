@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 
+from agent.errors import StoreUnavailable
 from agent.pairings import Pairings
 from agent.store_ports import Mailbox
 from gateway.intake.access import Learned, PlatformPolicy, Verdict, allows_chat, decide
 from gateway.platforms.contract import InboundMessage
+
+log = logging.getLogger(__name__)
 
 Bot = tuple[str, str]
 """Platform and bot."""
@@ -82,6 +86,17 @@ class Gate:
             self._moved.get((message.platform, message.bot_id), {}),
         )
         return decide(message, policy.access, learned)
+
+    async def decide_again(self, message: InboundMessage) -> Verdict:
+        """The same for what has waited: its sender may have been shut out meanwhile.
+
+        While the store does not answer, what was known last counts.
+        """
+        try:
+            await self.learn(message.platform, message.bot_id)
+        except StoreUnavailable:
+            log.warning("who was let in is not known anew", exc_info=True)
+        return self.decide(message)
 
     def allows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
         """Is everybody in this chat allowed?"""

@@ -56,13 +56,13 @@ class Commanding:
                 draft = OutboxDraft(item.record.address, answer, "command")
                 await self._settling.answer([item], draft, stop)
             case None:
-                pass  # the row stays new: the command runs again at the next start
+                pass  # if the row is still new, the command runs again at the next start
         return None
 
     async def _answer(
         self, item: InboxItem, stop: StopSignal, over: asyncio.Future[None] | None
     ) -> Answer | None:
-        """The command's answer; None: the daemon goes down, nothing was done."""
+        """The command's answer; None: the daemon goes down, or the sender has been shut out."""
         asked = parse_command(item.record.text)
         if asked is None:
             return texts.COMMAND_FAILED
@@ -71,7 +71,10 @@ class Commanding:
             return texts.LEAVE_THE_CONSOLE
         if command is None:
             return texts.unknown_command(asked.name, registry.near(asked.name))
-        verdict = self._gate.decide(message_of(item.record))
+        verdict = await self._gate.decide_again(message_of(item.record))
+        if not verdict.allowed:
+            await self._settling.dismiss([item], stop)
+            return None
         shared = is_shared(item.record)
         if command.admin_only and not verdict.admin:
             return texts.ADMINS_ONLY

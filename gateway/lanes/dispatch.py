@@ -17,7 +17,7 @@ from gateway.delivery.outbox import Delivery
 from gateway.intake.gate import Gate
 from gateway.intake.intake import IntakeLimits, too_large
 from gateway.intake.keys import chat_of, key_in
-from gateway.intake.records import COMMAND
+from gateway.intake.records import COMMAND, message_of
 from gateway.lanes import joining
 from gateway.lanes.commanding import Commanding, command_of
 from gateway.lanes.jobs import BusyMode, Job
@@ -58,6 +58,7 @@ class Dispatch:
         self._turns = turns
         self._settling = settling
         self._host = host
+        self._gate = gate
         self._commands = Commanding(host, gate, settling, delivery, clock)
         self._mailbox = mailbox
         self._clock = clock
@@ -216,6 +217,10 @@ class Dispatch:
 
     async def _turn(self, job: Job, stop: StopSignal) -> None:
         items = await self._as_they_are(job.items)
+        shut_out = [item for item in items if not await self._is_allowed(item)]
+        if shut_out:
+            await self._settling.dismiss(shut_out, stop)
+        items = [item for item in items if item not in shut_out]
         if not items:
             return  # answered in another way meanwhile
         refusal = too_large(joining.joined_text(items), self._limits)
@@ -239,6 +244,9 @@ class Dispatch:
             return tuple(items)
         return tuple(item for item in found if item.state == "new")
 
+    async def _is_allowed(self, item: InboxItem) -> bool:
+        return (await self._gate.decide_again(message_of(item.record))).allowed
+
     def _steering(self, job: Job) -> Steering | None:
         if self._busy_mode != "steer":
             return None
@@ -255,6 +263,9 @@ class Dispatch:
         """Would it be taken as a turn? If not, that is said there."""
         if too_large(joining.joined_text(items), self._limits) is not None:
             return False
+        for item in items:
+            if not await self._is_allowed(item):
+                return False
         return await self._host.accounts.may_prepare(items[-1].record.owner)
 
     # commands

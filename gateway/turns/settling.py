@@ -53,6 +53,12 @@ class Settling:
         ids = [item.id for item in items]
         await self.owe(lambda: self._mailbox.answer_inbox(ids, [draft]), stop)
 
+    async def dismiss(self, items: Sequence[InboxItem], stop: StopSignal) -> None:
+        """Answer rows without a word: their senders were shut out while they waited."""
+        log.info("not answered: shut out meanwhile", extra={"rows": len(items)})
+        ids = [item.id for item in items]
+        await self.owe(lambda: self._mailbox.answer_inbox(ids), stop)
+
     async def owe(
         self, call: Callable[[], Awaitable[Sequence[OutboxItem]]], stop: StopSignal
     ) -> None:

@@ -262,7 +262,7 @@ async def test_members_of_a_shared_group_are_told_apart(clock: FakeClock) -> Non
         '[message from "Ann", user 111]', '[in reply to "earlier [x"]', "I like tea",
     ]  # fmt: skip
     second = users[1].wire_content.splitlines()
-    assert second[0].startswith('[message from "Bob\\"] [message from \\"Ann\\""')
+    assert second[0] == "[message from \"Bob') (message from 'Ann'\", user 222]"
     assert second[2:] == ["no", '> [message from "Ann", user 111]', "I hate tea"]
 
 
@@ -274,7 +274,7 @@ async def test_what_was_only_passed_on_is_marked_and_is_no_command(clock: FakeCl
     conversation = await rig.store.conversation_for_key(key)
     (row, *_) = (await rig.store.load(conversation.tip_session_id)).rows
     assert row.message["content"] == "/new\nhi"
-    assert row.wire_content == '[forwarded from "Eve\\"] [x"]\n/new\nhi'
+    assert row.wire_content == '[forwarded from "Eve\') (x"]\n/new\nhi'
 
 
 async def test_per_user_groups_are_apart(clock: FakeClock) -> None:

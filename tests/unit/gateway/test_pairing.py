@@ -13,10 +13,12 @@ from agent import pairings
 from agent.errors import StoreUnavailable
 from agent.mail import Cursor
 from gateway.intake.pairing import draw_code
+from gateway.intake.pairing_office import PairingOffice
 from gateway.platforms.contract import InboundMessage
 from tests.fakes.clock import FakeClock
 from tests.fakes.door import Door, letting_in
 from tests.fakes.platform import inbound
+from tests.unit.gateway.rig import Rig
 
 PAIRING = letting_in("111", chats=("-100",), pairing=True)
 
@@ -262,3 +264,28 @@ def test_codes_are_of_letters_that_nobody_mistakes() -> None:
     assert set(letters) == set(pairings.CODE_LETTERS)
     for code in drawn:
         assert pairings.typed(f" {code[:4]}-{code[4:]} ".lower()) == code
+
+
+@pytest.mark.parametrize("text", ["waiting", "/new", "/compress"])
+async def test_what_waits_of_somebody_who_is_shut_out_is_not_answered(
+    clock: FakeClock, text: str
+) -> None:
+    rig = Rig(clock, policy=PAIRING)
+    await rig.intake.receive(stranger())
+    office = PairingOffice(rig.store, clock, pairing_on={"fake"}, changed=rig.gate.changed)
+    code = "CODEZZZ1"
+    assert (await office.answer({"action": "approve", "code": code}))["outcome"] == "approved"
+    rig.hold("long", asyncio.Event())
+    await rig.intake.receive(stranger("long", message_id="2"))
+    await rig.settle()
+    await rig.intake.receive(stranger(text, message_id="3"))
+    await rig.settle()
+    await office.answer({"action": "revoke", "platform": "fake", "user_id": "222"})
+    before = len(rig.platform.texts())
+    rig.lanes.stop('["fake","900","222",null,"222"]')
+    await rig.settle()
+    await clock.advance(30)
+    assert await rig.store.open_inbox() == []
+    assert [i.state for i in await rig.store.inbox_items([1, 2])] == ["answered", "answered"]
+    assert rig.platform.texts()[before:] == []
+    assert not any("waiting" in str(seen) for seen in rig.loop.seen)
