@@ -14,7 +14,7 @@ from agent.exchange.records import Portable, PortableFile
 from agent.messages import Content
 
 HASH_CHARS = 32
-_NAMED = re.compile(rf": attachment ({NAME.pattern})\]")
+_NAMED = re.compile(rf"^\[attached [^\n]*: attachment ({NAME.pattern})\]$", re.MULTILINE)
 """In the lines that are said of files (`gateway.turns.enclosures`)."""
 
 
