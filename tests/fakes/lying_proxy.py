@@ -92,6 +92,7 @@ class _Pair:
             if self.lie is not None:
                 for task in honest:
                     task.cancel()
+                await asyncio.wait(honest)
                 await self._tell(self.lie)
         finally:
             for task in (*honest, turning):
