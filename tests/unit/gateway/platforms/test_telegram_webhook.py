@@ -1,0 +1,191 @@
+"""The webhook's decisions: what Telegram's words mean, who may come in, whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.platforms.contract import PlatformState, PlatformUnavailable
+from gateway.platforms.telegram.convert import Me, convert
+from gateway.platforms.telegram.incoming import Incoming
+from gateway.platforms.telegram.webhook import (
+    Health,
+    Queues,
+    Webhook,
+    WebhookInfo,
+    WebhookSettings,
+    hook_name,
+    judge,
+)
+from gateway.platforms.telegram.webhook_door import DoorSettings, Key
+from tests.fakes.clock import FakeClock
+from tests.fakes.intake import RecordingIntake, Reports
+
+OURS = "https://bot.example.org/x"
+infos = st.builds(
+    WebhookInfo,
+    st.sampled_from([OURS, "", "https://other.example.org"]),
+    st.integers(0, 3),
+    st.none() | st.floats(0, 5),
+    st.sampled_from(["", "Connection refused"]),
+)
+
+
+@given(infos, st.none() | infos, st.booleans())
+def test_what_telegram_says(info: WebhookInfo, before: WebhookInfo | None, delivered: bool) -> None:
+    health = judge(OURS, before, info, delivered=delivered)
+    assert (health is Health.ELSEWHERE) == (info.url != OURS)
+    if health is Health.FAILING:
+        assert info.pending > 0
+        assert not delivered
+        assert before is not None, "what failed before we were there says nothing"
+    if health is Health.WELL and info.pending and not delivered and before is not None:
+        # Nothing that waits and does not move is well for two checks in a row.
+        assert judge(OURS, info, info, delivered=False) is Health.FAILING
+
+
+class Hooks:
+    """Telegram's end."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.answer = WebhookInfo("", 0)
+        self.error: Exception | None = None
+
+    async def set(self, url: str, secret: str, max_connections: int) -> None:
+        self.calls.append("set")
+        self.answer = replace(self.answer, url=url)
+
+    async def remove(self) -> None:
+        self.calls.append("remove")
+        self.answer = replace(self.answer, url="")
+
+    async def info(self) -> WebhookInfo:
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.reports = Reports()
+        self.hooks = Hooks()
+        intake = RecordingIntake()
+        me = Me(42, "bot")
+        incoming = Incoming(
+            lambda update: convert(update, me), "42", intake, self.reports, self.clock
+        )
+        settings = WebhookSettings("https://bot.example.org", door=DoorSettings(port=0))
+        self.webhook = Webhook(settings, self.hooks, "name", incoming, self.reports, self.clock)
+
+    async def __aenter__(self) -> Rig:
+        self.task = asyncio.create_task(self.webhook.run())
+        await self.reports.wait(PlatformState.RUNNING)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def until(self, state: PlatformState) -> float:
+        """How long it takes."""
+        began = self.clock.monotonic()
+        while self.reports.states[-1] is not state:
+            await self.clock.advance(self.clock.next_wake_seconds or 0.0)
+        return self.clock.monotonic() - began
+
+
+@pytest.mark.parametrize("error", ["Connection refused", ""])
+async def test_what_does_not_arrive_is_noticed_within_a_minute(error: str) -> None:
+    """At once with an error of Telegram's; at the second look where it only waits."""
+    async with Rig() as rig:
+        await rig.clock.advance(100)
+        rig.hooks.answer = replace(
+            rig.hooks.answer, pending=2, last_error=error, last_error_at=5.0 if error else None
+        )
+        assert await rig.until(PlatformState.DEGRADED) <= 60
+        assert "2 updates wait" in rig.reports.all[-1][1]
+        assert rig.hooks.calls == ["set", "remove", "set"], "and Telegram begins anew"
+        rig.hooks.answer = replace(rig.hooks.answer, pending=0)
+        assert await rig.until(PlatformState.RUNNING) <= 20
+
+
+async def test_while_nothing_arrives_it_is_set_again_once_a_minute_and_stays_degraded() -> None:
+    async with Rig() as rig:
+        await rig.clock.advance(100)
+        rig.hooks.answer = replace(rig.hooks.answer, pending=2)
+        await rig.until(PlatformState.DEGRADED)
+        seen = len(rig.reports.all)
+        await rig.clock.advance(3600)
+        assert 50 <= rig.hooks.calls.count("remove") <= 61
+        assert set(rig.reports.states[seen:]) == {PlatformState.DEGRADED}
+
+
+async def test_there_is_always_a_sign_of_life() -> None:
+    async with Rig() as rig:
+        for error in (None, PlatformUnavailable("no route"), None):
+            rig.hooks.error = error
+            for _ in range(5):
+                seen = len(rig.reports.all)
+                await rig.clock.advance(30)
+                assert len(rig.reports.all) > seen
+
+
+# --- who may come in ----------------------------------------------------------------------------
+
+
+@given(st.text(), st.lists(st.text(), max_size=2))
+def test_only_who_knows_both(path: str, secrets: list[str]) -> None:
+    key = Key("name", "secret")
+    expected = 200 if secrets == ["secret"] else 401
+    assert key.opens("/telegram/name", secrets) == expected
+    assert key.opens("/name", secrets) == expected
+    if path.rsplit("/", 1)[-1] != "name":
+        assert key.opens(path, secrets) == 404
+    assert "secret" not in repr(key)
+    assert "name" not in repr(key)
+
+
+def test_the_name_of_the_hook() -> None:
+    name = hook_name("123:token")
+    assert name == hook_name("123:token")
+    assert name != hook_name("123:other")
+    assert len(name) == 40
+    assert "token" not in name
+
+
+# --- whose turn it is ---------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20), st.data())
+def test_turns_are_taken_as_they_came(keys: list[str], data: Any) -> None:
+    gone = data.draw(st.sets(st.integers(0, 19)))
+
+    async def scene() -> None:
+        queues, order, running = Queues(), list[tuple[str, int]](), set[str]()
+
+        async def one(n: int, key: str) -> None:
+            async with queues.turn(key):
+                assert key not in running, "one at a time"
+                running.add(key)
+                order.append((key, n))
+                await asyncio.sleep(0)
+                running.discard(key)
+
+        tasks = [asyncio.create_task(one(n, key)) for n, key in enumerate(keys)]
+        await asyncio.sleep(0)
+        for n in gone & set(range(len(tasks))):
+            tasks[n].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in "abc":
+            mine = [n for k, n in order if k == key]
+            assert mine == sorted(mine)
+        assert len(queues) == 0
+
+    asyncio.run(scene())
