@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NOTHING_TO_READ = (
-    "I could not find any text in that message. I can only read text so far; please write it out."
+    "I could not find anything in that message that I can read. Please write it out, or send it as "
+    "a picture or a file."
 )
 STOPPED = "Stopped."
 SECOND_POLLER = (

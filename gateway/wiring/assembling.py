@@ -387,17 +387,17 @@ async def _warm_up(
     compactors: CompactorCache,
     tidy_files: Callable[[], Awaitable[int]] | None,
 ) -> None:
-    """Import the SDK beside the running loop, then ask the provider for the window."""
+    """Import the SDK beside the running loop, ask the provider for the window, tidy up."""
     online = not isinstance(model, OfflineModel)
     if online:
         await in_daemon_thread(preload, "sdk-import")
     # All that is loaded by now stays for good. Without this every full collection walks it again
     # and holds the loop for a tenth of a second.
     gc.freeze()
-    if tidy_files is not None:
-        await tidy_files()
     if online:
         await book.ask(model, compactors.clear)
+    if tidy_files is not None:
+        await tidy_files()
 
 
 async def _console_idle(dispatch: Dispatch, delivery: Delivery, clock: Clock) -> None:

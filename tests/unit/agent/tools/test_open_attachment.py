@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.attachments import StoredFile, picture_name
+from agent.attachments import StoredFile, picture_name, picture_part
 from agent.errors import StoreUnavailable
-from agent.messages import text_of
+from agent.messages import ToolSchema, text_of
 from agent.model_metadata import estimate_tokens_rough
-from agent.ports import ToolContext
+from agent.ports import ToolContext, ToolResult
 from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.registry import ToolRegistry
 from storage.memory_attachments import MemoryAttachments
@@ -91,6 +92,22 @@ async def test_a_picture_is_shown_again() -> None:
         shown = picture_name(picture)
         assert shown is not None
         assert (await scene.kept.read(shown) == data) == (data == png())
+
+
+async def test_a_picture_stays_where_its_words_are_cut() -> None:
+    class Talkative:
+        schema = ToolSchema("look", "A tool.", {"type": "object", "properties": {}})
+
+        async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+            return ToolResult("word " * 5000, pictures=(picture_part("0" * 32 + ".png", 9),))
+
+    call = {"id": "c", "function": {"name": "look", "arguments": "{}"}}
+    registry = ToolRegistry([Talkative()], result_cap_tokens=50)
+    draft = await registry.run(call, CONTEXT)  # type: ignore[arg-type]
+    for content in (draft.message["content"], draft.wire_content):
+        assert isinstance(content, list)
+        assert [part["type"] for part in content] == ["text", "image_url"]
+    assert len(text_of(draft.wire_content)) < 1000 < len(text_of(draft.message["content"]))
 
 
 @pytest.mark.parametrize(
