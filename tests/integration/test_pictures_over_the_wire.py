@@ -16,7 +16,7 @@ from agent.llm.images import MAX_IMAGES
 from agent.llm.pictures import PictureLoader
 from gateway import texts
 from gateway.config.environment import Home, Secrets
-from gateway.config.models import Config, Console, Gateway, Model, Telegram
+from gateway.config.models import Compression, Config, Console, Gateway, Model, Telegram
 from gateway.platforms.contract import Attachment, InboundMessage
 from gateway.wiring.assembling import assemble
 from gateway.wiring.exchange import kept_files
@@ -34,8 +34,10 @@ Json = dict[str, Any]
 class Chat:
     """One person who writes to a daemon that a test can start again."""
 
-    def __init__(self, server: AnthropicServer, folder: Path, window: int = 200_000) -> None:
-        self.server, self.folder, self.window = server, folder, window
+    def __init__(
+        self, server: AnthropicServer, folder: Path, window: int = 200_000, **config: Any
+    ) -> None:
+        self.server, self.folder, self.window, self.config = server, folder, window, config
         self.platform = FakePlatform(name="telegram", limit=4000)
         self.numbers = itertools.count(1)
 
@@ -47,6 +49,7 @@ class Chat:
             telegram=Telegram(allow_from=["*"]),
             console=Console(enabled=False),
             gateway=Gateway(drain_seconds=1),
+            **self.config,
         )
         home = Home(self.folder, "test")
         around = Surroundings(home, Secrets(anthropic_api_key=self.server.api_key), {})
@@ -295,4 +298,16 @@ async def test_a_compression_keeps_the_names_and_the_newest_picture(tmp_path: Pa
         assert shown(body)[-1] == png(shade=2)
         assert server.summary_requests
         assert name in words(body) or shown(body)[0] == png(shade=1)
+        assert server.rejected == []
+
+
+async def test_the_provider_s_own_summary_is_made_of_the_pictures_too(tmp_path: Path) -> None:
+    async with AnthropicServer(window=12_000) as server:
+        chat = Chat(server, tmp_path, 12_000, compression=Compression(native="compact"))
+        async with chat.daemon():
+            await chat.ask("the first picture", {"old.png": png(shade=1)})
+            for n in range(8):
+                await chat.ask(f"{n} " + "filler words " * 400)
+        asked = [request.body for request in server.compaction_requests]
+        assert any(body is not None and png(shade=1) in shown(body) for body in asked)
         assert server.rejected == []
