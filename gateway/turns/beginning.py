@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from agent.errors import StaleTurn
+from agent.errors import StaleTurn, StoreError
 from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.ports import Clock
 from agent.sessions import TurnTicket
@@ -20,6 +20,9 @@ from gateway.turns.settling import Settling
 from gateway.turns.storing import GaveUp, until_stored
 
 log = logging.getLogger(__name__)
+
+_MAX_LOADINGS = 3
+"""Of one message whose files are changed while they are loaded."""
 
 
 class Beginning:
@@ -55,11 +58,41 @@ class Beginning:
             await self._answer(items, refusal, "notice", stop)
         return refusal is not None
 
-    async def enclosed(self, items: Sequence[InboxItem], stop: StopSignal) -> Enclosed | None:
-        """What hangs on the messages; None: the daemon goes down first."""
+    async def enclosed(
+        self, items: Sequence[InboxItem], stop: StopSignal
+    ) -> tuple[Sequence[InboxItem], Enclosed] | None:
+        """The messages, and what hangs on them.
+
+        Loading takes its time: meanwhile they may be edited, or their chat may move.
+
+        None: there is nothing to begin (they are answered in another way, or the daemon goes down).
+        """
         enclosures = self._enclosures
         if enclosures is None or not has_enclosures(items):
-            return NOTHING
+            return items, NOTHING
+        taken: Enclosed | None = NOTHING
+        for _ in range(_MAX_LOADINGS):
+            taken = await self._taken(enclosures, items, stop)
+            if taken is None:
+                return None
+            before, items = items, await self._as_they_are(items)
+            if not items:
+                return None
+            if _files(items) == _files(before):
+                break
+        return items, taken or NOTHING
+
+    async def _as_they_are(self, items: Sequence[InboxItem]) -> Sequence[InboxItem]:
+        try:
+            found = await self._mailbox.inbox_items([item.id for item in items])
+        except StoreError:  # beginning will wait for the store, and say so
+            log.warning("rows were not read again", exc_info=True)
+            return items
+        return tuple(item for item in found if item.state == "new")
+
+    async def _taken(
+        self, enclosures: Enclosures, items: Sequence[InboxItem], stop: StopSignal
+    ) -> Enclosed | None:
         async with self._delivery.typing(items[-1].record.address):
             taken = await run_stoppable(
                 lambda: enclosures.take(items),
@@ -131,3 +164,7 @@ class Beginning:
 
     async def _say_trouble(self, items: Sequence[InboxItem]) -> None:
         self._delivery.say_now(items[-1].record.address, texts.STORE_TROUBLE)
+
+
+def _files(items: Sequence[InboxItem]) -> list[object]:
+    return [item.record.payload.get("attachments") for item in items]

@@ -105,9 +105,10 @@ class TurnRunner:
         if await self._beginning.is_refused(items, stop):
             return
         observer = Collected()
-        enclosed = await self._beginning.enclosed(items, stop)
-        if enclosed is None:
-            return  # the rows stay new: their files are fetched again at the next start
+        found = await self._beginning.enclosed(items, stop)
+        if found is None:
+            return  # rows that stay new have their files fetched again at the next start
+        items, enclosed = found
         for notice in enclosed.notices:
             observer.on_notice(notice)
         opening = self._opening(items, enclosed.on(said(items)))

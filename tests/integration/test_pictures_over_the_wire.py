@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,36 @@ async def test_a_stop_during_a_slow_download_is_obeyed(tmp_path: Path) -> None:
             assert chat.platform.texts()[0] == texts.STOPPED
             body = await chat.ask("what did I send?")
             assert texts.FILE_NOT_WAITED_FOR in words(body)
+
+
+async def test_an_edit_during_a_download_is_what_is_asked(tmp_path: Path) -> None:
+    loading, loaded = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakePlatform):
+        async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
+            loading.set()
+            await loaded.wait()
+            return await super().fetch(attachment, limit_bytes)
+
+        async def edit(self, message: InboundMessage) -> None:
+            assert self._intake is not None
+            await self._intake.edited(message)
+
+    async with AnthropicServer() as server:
+        chat = Chat(server, tmp_path)
+        chat.platform = slow = Slow(name="telegram")
+        async with chat.daemon():
+            message = chat.message("my cat", {"a.png": png(shade=1)})
+            await slow.say(message)
+            await loading.wait()
+            changed = chat.message("my dog", {"b.png": png(shade=2)})
+            await slow.edit(replace(changed, message_id=message.message_id))
+            loaded.set()
+            await slow.wait_for(1)
+        (request,) = server.main_requests
+        assert request.body is not None
+        assert shown(request.body) == [png(shade=2)]
+        assert words(request.body).startswith("my dog\n")
 
 
 async def test_a_crash_during_a_download_loses_nothing(tmp_path: Path) -> None:
