@@ -359,6 +359,9 @@ class Mailbox(Protocol):
         """As `answer_inbox`, for a row that asks for a restart: its chat waits for the next start.
 
         One transaction, so that the row can not ask again whatever happens to this process.
+
+        Raises:
+            StoreError: there is no such row.
         """
         ...
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from agent.errors import StoreError
 from agent.mail import Address, Cursor, InboxItem, InboxRecord, OutboxDraft, OutboxItem, Receipt
 from storage.codec import clean, dump_clean_json
 from storage.database import Transaction
@@ -207,6 +208,9 @@ def answer_inbox(
 def await_restart(
     tx: Transaction, inbox_id: int, outbox: Sequence[OutboxDraft]
 ) -> tuple[OutboxItem, ...]:
+    query = "SELECT 1 FROM inbox WHERE id = ? AND state <> 'quarantined'"
+    if tx.execute(query, (inbox_id,)).fetchone() is None:
+        raise StoreError(f"there is no row {inbox_id} that could ask for a restart")
     if all_answered(tx, (inbox_id,)):
         return ()
     items = answer_inbox(tx, (inbox_id,), outbox)

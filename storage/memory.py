@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agent.errors import SessionNotFound, StaleTurn
+from agent.errors import SessionNotFound, StaleTurn, StoreError
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
@@ -407,6 +407,8 @@ class MemoryStore:
     async def await_restart(
         self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
     ) -> tuple[OutboxItem, ...]:
+        if not self._mail.inbox_items((inbox_id,)):
+            raise StoreError(f"there is no row {inbox_id} that could ask for a restart")
         if self._mail.all_answered((inbox_id,)):
             return ()
         items = await self.answer_inbox((inbox_id,), outbox)

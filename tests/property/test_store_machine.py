@@ -561,6 +561,13 @@ class StoresInLockstep(RuleBasedStateMachine):
             case _:
                 self.both(lambda store: store.answer_inbox((n, n + count)))
 
+    @rule(n=st.integers(1, 8), news=st.booleans())
+    def ask_for_a_restart(self, n: int, news: bool) -> None:
+        answer = (OutboxDraft(Address("telegram", "1", "a"), f"restarting {n}", "command"),)
+        self.both(lambda store: store.await_restart(n, answer))
+        if news:
+            self.both(lambda store: store.say_restarted("back"))
+
     # what can be seen
 
     @rule(query=words, owner=st.none() | keys.map(lambda key: f"o:{key}"))
@@ -633,6 +640,7 @@ class TestStores(StoresInLockstep.TestCase):  # type: ignore[name-defined,misc]
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(5400)
 class TestStoresLong(StoresInLockstep.TestCase):  # type: ignore[name-defined,misc]
     """Long."""
 
