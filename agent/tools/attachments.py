@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,7 +68,7 @@ class OpenAttachmentTool:
         name = _name(str(arguments["name"]))
         offset = max(0, int(arguments.get("offset", 0)))
         limit = min(MAX_LIMIT_CHARS, max(1, int(arguments.get("limit", MAX_LIMIT_CHARS))))
-        file, data = await self._read(name)
+        file, data = await self._read(name, context.owner)
         if file.media_type in SHOWN_TYPES + CONVERTED_TYPES:
             return await self._picture(file, data)
         if file.media_type == PDF:
@@ -77,12 +78,15 @@ class OpenAttachmentTool:
         page = partial(_text_page, file, data, offset, limit, room)
         return ToolResult(await asyncio.wrap_future(self._threads.submit(page)))
 
-    async def _read(self, name: str) -> tuple[StoredFile, bytes]:
+    async def _read(self, name: str, owner: str) -> tuple[StoredFile, bytes]:
         try:
             file = await self._attachments.find(name)
             if file is None:
                 raise ToolError(f"there is no attachment {name}; give a name from a message")
-            return file, await self._attachments.read(name)
+            data = await self._attachments.read(name)
+            # Somebody else may have sent the same: how they called it is theirs.
+            own = file.owner == owner
+            return file if own else replace(file, owner=owner, file_name=""), data
         except LookupError as exc:
             raise ToolError(f"the attachment {name} is gone") from exc
         except StoreUnavailable as exc:

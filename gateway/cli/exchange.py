@@ -77,7 +77,7 @@ def _files(home: Home, portable: Portable) -> Iterator[PortableFile]:
     from gateway.wiring.exchange import exported_file  # noqa: PLC0415 - as above
 
     for name in files_of(portable):
-        file = asyncio.run(exported_file(home, name))
+        file = asyncio.run(exported_file(home, name, portable.owner))
         if file.data is None:
             sys.stderr.write(f"the attachment {name} is gone; the export says so\n")
         yield file

@@ -27,8 +27,11 @@ def kept_files(home: Home, store: SqlStore) -> FolderAttachments:
 # --- out ----------------------------------------------------------------------------------------
 
 
-async def exported_file(home: Home, name: str) -> PortableFile:
-    """One file of a home; also beside a running daemon. One that is gone is said to be."""
+async def exported_file(home: Home, name: str, owner: str) -> PortableFile:
+    """One file of a home; also beside a running daemon. One that is gone is said to be.
+
+    ``owner``: whose conversation names it. How somebody else called the same file stays here.
+    """
     archive = await open_archive(home.database)
     try:
         rows = _OnlyLookedAt(archive)
@@ -40,7 +43,8 @@ async def exported_file(home: Home, name: str) -> PortableFile:
             data = await kept.read(name)
         except LookupError:
             data = None
-        return PortableFile(name, known.file_name, known.media_type, data)
+        file_name = known.file_name if known.owner == owner else ""
+        return PortableFile(name, file_name, known.media_type, data)
     finally:
         await archive.close()
 

@@ -57,7 +57,7 @@ async def talk_in(home: Home) -> tuple[Portable, list[str]]:
 
 
 async def export(home: Home, portable: Portable) -> str:
-    files = [await exported_file(home, name) for name in files_of(portable)]
+    files = [await exported_file(home, name, portable.owner) for name in files_of(portable)]
     return "".join(write_lines([portable], files))
 
 
@@ -115,8 +115,15 @@ async def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     path = tmp_path / "export.jsonl"
     path.write_text(text, encoding="utf-8")
     assert len(await take_in_file(there, path, None)) == 1
-    assert (await exported_file(there, names[0])).data is None
-    assert (await exported_file(there, names[1])).data == b"dear diary"
+    assert (await exported_file(there, names[0], OWNER)).data is None
+    assert (await exported_file(there, names[1], OWNER)).data == b"dear diary"
+
+
+async def test_how_somebody_else_called_the_same_file_stays_there(tmp_path: Path) -> None:
+    here = Home(tmp_path, "test")
+    _, names = await talk_in(here)
+    assert (await exported_file(here, names[1], OWNER)).file_name == "d.txt"
+    assert (await exported_file(here, names[1], "discord:9")).file_name == ""
 
 
 def test_without_files_the_form_is_the_first_one() -> None:
@@ -193,7 +200,7 @@ def test_exporting_from_the_command_line_takes_no_loop_with_it(
 
     here = Home(tmp_path, "test")
     portable, names = asyncio.run(talk_in(here))
-    files = (asyncio.run(exported_file(here, name)) for name in names)
+    files = (asyncio.run(exported_file(here, name, OWNER)) for name in names)
     write_file(tmp_path / "out", write_lines([portable], files))
     with (tmp_path / "out").open(encoding="utf-8") as file:
         assert [each.name for each in read_files(file)] == names

@@ -31,8 +31,10 @@ class Scene:
         tool = OpenAttachmentTool(self.kept, page_tokens=lambda: ROOM)
         self.registry = ToolRegistry([tool], result_cap_tokens=2 * ROOM)
 
-    async def keep(self, data: bytes, kind: str = "text/plain", name: str = "a.txt") -> str:
-        kept = await self.kept.keep(data, owner="o", file_name=name, media_type=kind)
+    async def keep(
+        self, data: bytes, kind: str = "text/plain", name: str = "a.txt", owner: str = CONTEXT.owner
+    ) -> str:
+        kept = await self.kept.keep(data, owner=owner, file_name=name, media_type=kind)
         return kept.name
 
     async def open(self, name: str, **more: Any) -> Any:
@@ -69,6 +71,12 @@ async def test_the_pages_of_a_text_make_it_whole(text: str, codec: str) -> None:
         assert end > offset
         offset = end
     assert found == text
+
+
+async def test_how_somebody_else_calls_the_same_file_is_not_told() -> None:
+    scene = Scene()
+    name = await scene.keep(b"the same", name="what-i-think-of-bob.txt", owner="test:2")
+    assert await scene.open(name) == f"the file {name}, characters 0 to 8 of 8\nthe same"
 
 
 async def test_a_document_goes_on_where_it_stopped() -> None:
