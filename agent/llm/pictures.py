@@ -39,7 +39,11 @@ class PictureLoader:
         What is gone stays as it is, and is told as gone by the mapping. What can not be read now,
         and what no request could carry, becomes a note: one picture never stops a conversation.
         """
-        shown = [i for i, message in enumerate(messages) if _shows_kept(message)]
+        shown = [
+            i
+            for i, message in enumerate(messages)
+            if isinstance(message["content"], list) and _shows_kept(message["content"])
+        ]
         if not shown:
             return messages
         room = MAX_ALL_IMAGES_CHARS
@@ -87,8 +91,5 @@ class PictureLoader:
         return url
 
 
-def _shows_kept(message: Message) -> bool:
-    content = message["content"]
-    return isinstance(content, list) and any(
-        part.get("type") == "image_url" and picture_name(part) is not None for part in content
-    )
+def _shows_kept(parts: Sequence[Part]) -> bool:
+    return any(part.get("type") == "image_url" and picture_name(part) is not None for part in parts)
