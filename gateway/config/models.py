@@ -337,7 +337,6 @@ NOT_YET: dict[str, str] = {
     "agent.tools.shell": "the shell tool",
     "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",
-    "gateway.busy_mode": "other busy modes than queue",
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
     "memory.provider": "memory providers",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 
 from agent.errors import StoreError
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
@@ -65,6 +66,8 @@ class Dispatch:
         self._busy_mode = busy_mode
         self._limits = limits or IntakeLimits()
         self._receipts = Receipts(lanes, delivery.say_now, clock, goes_in=self._goes_in)
+        self._early: dict[int, InboxItem] | None = None
+        """What came while the rows of the run before are still being put into their lanes."""
         self._heirs: dict[tuple[str, str, str], str] = {}
         """Platform, bot, chat → the id that this chat has got while we run."""
         self._held: dict[int, str] = {}
@@ -75,7 +78,21 @@ class Dispatch:
     # the port of the intake
 
     def submit(self, item: InboxItem) -> None:
-        self._take(item, live=True)
+        if self._early is not None:
+            self._early[item.id] = item
+        else:
+            self._take(item, live=True)
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """While the block runs, what is submitted waits: what was here before comes before it."""
+        self._early = {}
+        try:
+            yield
+        finally:
+            early, self._early = self._early, None
+            for _, item in sorted(early.items()):
+                self._take(item, live=True)
 
     def replay(self, item: InboxItem) -> None:
         """Take over a row that waited already when we were started: in its place, without a word.
@@ -99,7 +116,7 @@ class Dispatch:
         return record.kind != COMMAND or (command is not None and command.place == "in order")
 
     def holds(self, inbox_id: int) -> bool:
-        return inbox_id in self._held
+        return inbox_id in self._held or inbox_id in (self._early or ())
 
     def waiting(self, session_key: str) -> int:
         return self._lanes.rows_waiting(session_key)

@@ -94,6 +94,10 @@ class Recovery:
 
     async def run(self) -> RecoveryReport:
         """Owed answers go out first; lanes get resumed turns, then stored messages, in order."""
+        with self._dispatch.replaying():
+            return await self._run()
+
+    async def _run(self) -> RecoveryReport:
         interrupted = await self._sessions.recover_turns()
         owed = await self._delivery.start()
         waiting = await self._mailbox.open_inbox()

@@ -88,7 +88,8 @@ class PuppetLoop:
         if self.by_itself:
             await asyncio.sleep(0)
             return "answer"
-        future = self.waiting[conversation] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.waiting[conversation] = future
         try:
             return await future
         finally:
@@ -339,7 +340,7 @@ ALL = range(1, 2000)
 
 
 def test_lanes() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Machine,
         settings=settings(
             max_examples=60,

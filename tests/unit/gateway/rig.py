@@ -151,7 +151,7 @@ class FakeCompactor:
     ) -> LoadedSession:
         return loaded
 
-    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
+    async def after_turn(self, *_: Any, **__: Any) -> None:
         pass
 
     def note_limit(self, limit_tokens: int) -> None:
@@ -213,7 +213,7 @@ class Rig:
     ) -> None:
         self.clock = clock
         self.platform = platform or FakePlatform(now=clock.monotonic)
-        self.store = store or MemoryStore(clock, SequentialIds())
+        self.store: Any = store or MemoryStore(clock, SequentialIds())
         self.loop = ScriptedLoop(self.store)
         self.compactor = FakeCompactor()
         self.prefix = SessionPrefix("fake", "model-1", "be kind")

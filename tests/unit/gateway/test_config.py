@@ -219,7 +219,7 @@ def test_a_plugin_can_not_take_one_of_our_sections() -> None:
 
 
 def test_keys_of_later_features_are_said_aloud() -> None:
-    config, _ = parse_config("gateway: {busy_mode: steer}\njobs: [{x: 1}]", "c")
+    config, _ = parse_config("sessions: {reset: idle}\njobs: [{x: 1}]", "c")
     assert len(unavailable(config)) == 2
     assert unavailable(Config()) == []
     from gateway.config.models import _at
