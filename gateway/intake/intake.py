@@ -146,7 +146,9 @@ class GatewayIntake:
         ):
             return
         fresh = await finish(self._mailbox.move_chat(platform, bot_id, old_chat_id, new_chat_id))
-        self._dispatcher.moved(platform, bot_id, old_chat_id, new_chat_id)
+        # As the store sees it, which goes on to the end of several moves and believes no circle.
+        for old, today in (await self._mailbox.moved_chats(platform, bot_id)).items():
+            self._dispatcher.moved(platform, bot_id, old, today)
         if fresh:
             log.info("a chat has moved", extra={"platform": platform, "chat_id": new_chat_id})
         self._gate.changed()

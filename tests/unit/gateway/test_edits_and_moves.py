@@ -233,6 +233,16 @@ async def test_a_waiting_message_is_still_allowed_after_a_move_and_a_restart(
     assert conversation is not None
 
 
+async def test_lanes_hear_of_moves_as_the_store_knows_them(door: Door) -> None:
+    """To the end of several moves, in no circle."""
+    for old, new in (("-100", "-1"), ("-1", "-2"), ("-2", "-100"), ("-100", "-9")):
+        door.dispatcher.moves.clear()
+        await door.intake.moved("fake", "900", old, new)
+        told = dict(door.dispatcher.moves)
+        assert all(heir not in told for heir in told.values())
+    assert told == {"-100": "-2", "-1": "-2"}
+
+
 async def test_a_move_that_is_not_stored_is_said_again(door: Door) -> None:
     real = door.store.move_chat
 
