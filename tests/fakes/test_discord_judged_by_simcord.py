@@ -14,10 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
 
+from gateway.platforms.discord.convert import Facts, convert
+from gateway.platforms.discord.reading import read_or_not
 from tests.fakes.discord_server import DiscordServer, discord_py_at
 from tests.fakes.discord_server.pointing import discord
 
@@ -47,6 +50,8 @@ class Judge(Protocol):
 
     async def dms(self, text: str) -> int: ...
 
+    async def shows(self, text: str, name: str, data: bytes) -> int: ...
+
     async def edits(self, message_id: int, text: str) -> None: ...
 
 
@@ -74,6 +79,11 @@ class Loopback:
     async def dms(self, text: str) -> int:
         return await self._heard(self.server.user_dms(self.alice_id, text).id)
 
+    async def shows(self, text: str, name: str, data: bytes) -> int:
+        files = [(name, data, "image/png")]
+        message = self.server.user_says(self.channel_id, self.alice_id, text, files=files)
+        return await self._heard(message.id)
+
     async def edits(self, message_id: int, text: str) -> None:
         self.server.user_edits(message_id, text)
 
@@ -100,6 +110,13 @@ class Simcord:
 
     async def dms(self, text: str) -> int:
         message: discord.Message = await self.user.send_dm(text)
+        return message.id
+
+    async def shows(self, text: str, name: str, data: bytes) -> int:
+        attachments = [(name, data)]
+        message: discord.Message = await self.alice.send(
+            self.channel, text, attachments=attachments
+        )
         return message.id
 
     async def edits(self, message_id: int, text: str) -> None:
@@ -275,6 +292,38 @@ async def edited_by_its_author(judge: Judge, place: discord.TextChannel) -> Outc
     return look(judge, await place.fetch_message(message_id))
 
 
+async def files(judge: Judge, place: discord.TextChannel) -> Outcome:
+    message_id = await judge.shows("look", "cat.png", b"0123456789")
+    (file,) = (await place.fetch_message(message_id)).attachments
+    (heard,) = judge.bot.heard[-1].attachments
+    return [file.filename, file.size, file.id == heard.id, heard.filename]
+
+
+async def read_by_ourselves(judge: Judge, place: discord.TextChannel) -> Outcome:
+    """What the platform reads off both worlds' JSON: neither was made for it."""
+    assert judge.bot.user is not None
+    first = await judge.says(f"hi {judge.bot.user.mention}")
+    await judge.says("about that", reply_to=first)
+    await judge.shows("", "cat.png", b"0123456789")
+    await judge.edits(await judge.says("one"), "two")
+    own = await place.send("own")
+    page = await judge.bot.http.logs_from(place.id, 100, after=first - 1)
+    seen = []
+    for payload in sorted(page, key=lambda one: int(one["id"])):
+        facts = read_or_not(payload)
+        assert isinstance(facts, Facts), facts
+        message = convert(replace(facts, guild_id=5), judge.bot.user.id)
+        seen.append((facts.is_person, facts.edited_at is not None, facts.id == own.id))
+        if message is not None:
+            names = [file.file_name for file in message.attachments]
+            texts = [
+                text.replace(judge.bot.user.display_name, "bot")
+                for text in (message.text, message.quoted_text or "")
+            ]
+            seen.append((texts, names, message.sender_id == str(judge.alice_id)))
+    return seen
+
+
 EXCHANGES = [
     sending,
     echo,
@@ -291,6 +340,8 @@ EXCHANGES = [
     deleting,
     history,
     edited_by_its_author,
+    files,
+    read_by_ourselves,
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from random import Random
 
 import pytest
@@ -286,6 +287,9 @@ def test_no_schedule_loses_doubles_or_reorders(steps: list[str], fail_after: int
         rig.feed.release()
         for _ in range(20):
             await rig.settle(60.0)
+            if len(rig.intake.messages) >= next_id - 1:
+                break
+        await rig.settle(60.0)
         await rig.feed.stop()
         expected = [f"m{i}" for i in range(1, next_id)]
         assert rig.intake.texts == expected
@@ -465,8 +469,8 @@ async def test_a_page_that_wants_to_be_left_alone_is_left_alone() -> None:
     await rig.feed.stop()
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 60))
+@settings(max_examples=20, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 50))
 def test_no_interleaving_of_three_channels_loses_doubles_or_reorders(
     random: Random, steps: int
 ) -> None:
@@ -509,8 +513,12 @@ def test_no_interleaving_of_three_channels_loses_doubles_or_reorders(
             await rig.settle(random.choice([0.0, 0.0, 1.0, 40.0]))
         rig.feed.hold()
         rig.feed.release()
+        everything = sum(isinstance(one, Facts) and one.is_person for one in chain(*kept.values()))
         for _ in range(20):
             await rig.settle(60.0)
+            if len([m for m in rig.intake.messages if not m.sender_is_bot]) >= everything:
+                break
+        await rig.settle(60.0)
         await rig.feed.stop()
         for channel_id, said in kept.items():
             wanted = [f"m{one.id}" for one in said if isinstance(one, Facts) and one.is_person]
