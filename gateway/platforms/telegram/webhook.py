@@ -37,7 +37,7 @@ class WebhookSettings:
     secret: str | None = field(default=None, repr=False)
     """None: a new one with each start."""
     door: DoorSettings = field(default_factory=DoorSettings)
-    max_connections: int = 10
+    max_connections: int = 20
     """So many posts Telegram may have under way; it never has two of one chat."""
     check_seconds: float = 20.0
     """How often Telegram is asked how it goes; two checks notice what goes wrong."""
