@@ -217,9 +217,12 @@ class FolderAttachments:
         removed = 0
         for name in names:
             with self._placing:
-                if self._is_old(name):
-                    os.unlink(self._folder / name)
-                    removed += 1
+                try:
+                    if self._is_old(name):
+                        os.unlink(self._folder / name)
+                        removed += 1
+                except OSError as exc:  # one that can not go must not keep the others
+                    _log.warning("a file is not swept", extra={"file": name, "error": repr(exc)})
         return removed
 
 

@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 
 from agent.errors import SessionEnded, SessionNotFound, StoreError
+from agent.mail import OutboxDraft
 from agent.messages import Keep, to_engine
 from agent.sessions import session_key
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
 from tests.contract.store_suite import (
+    CHAT,
     KEY,
     OWNER,
     PREFIX,
@@ -208,6 +210,32 @@ async def test_b54_an_open_that_fails_behind_the_connect_lets_go(
     path.unlink()
     store = await open_store(path, clock=clock, ids=ids)
     await store.close()
+
+
+async def test_b124_what_is_done_late_arrives_where_the_conversation_is(
+    path: Path, store: SqlStore
+) -> None:
+    """The turn began before the chat moved, was compressed and was ended: nothing is lost."""
+    receipt = await store.accept(inbound(1))
+    ticket = await begin(store, "u1", (receipt.inbox_id,))
+    loaded = await store.load(ticket.session_id, ticket=ticket)
+    tip = (await store.split(split_of(loaded, SUMMARY, Keep(loaded.last_row_id)))).tip
+    assert await store.move_chat("telegram", "7", "111", "-100777")
+    await store.start_conversation(KEY, OWNER, PREFIX)
+    owed = (OutboxDraft(CHAT, "done"),)
+    for session_id in (ticket.session_id, tip.id):
+        with pytest.raises(SessionEnded):
+            await store.finish_turn(ticket, session_id, "done", final=said("done"), outbox=owed)
+    (item,) = await store.finish_turn(ticket, tip.id, "done", outbox=owed)
+    assert item.draft.address.chat_id == "-100777"
+    assert [i.state for i in await store.inbox_items((receipt.inbox_id,))] == ["answered"]
+    # The conversation that was started meanwhile has nothing of it, and is the one that goes on.
+    following = await begin(
+        store, "u2", session_key=session_key("telegram", "7", "-100777", None, "222")
+    )
+    assert texts(await store.load(following.session_id, ticket=following)) == ["u2"]
+    assert following.conversation_id != ticket.conversation_id
+    check_invariants(path)
 
 
 async def test_b128_the_same_message_twice_is_one(store: SqlStore) -> None:
