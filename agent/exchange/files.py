@@ -15,7 +15,7 @@ from agent.messages import Content
 
 HASH_CHARS = 32
 _NAMED = re.compile(rf"^\[attached [^\n]*: attachment ({NAME.pattern})\]$", re.MULTILINE)
-"""In the lines that are said of files (`gateway.turns.enclosures`)."""
+"""In the lines that are said of files (`gateway.turns.enclosed`)."""
 
 
 def names_in(content: Content) -> Iterator[str]:

@@ -19,7 +19,7 @@ _SIGNED = "[message from "
 _QUOTED = "[in reply to "
 _FORWARDED = "[forwarded from "
 ENCLOSED = "[attached "
-"""So begins what is said of a file (`gateway.turns.enclosures`)."""
+"""So begins what is said of a file (`gateway.turns.enclosed`)."""
 _OPENINGS = (_SIGNED, _QUOTED, _FORWARDED, ENCLOSED, SUMMARY_HEADER.rstrip("]"))
 """How lines begin that nobody but us may write."""
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")

@@ -14,7 +14,8 @@ from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery
 from gateway.tasks import Completed, StopReason, StopSignal, run_stoppable
-from gateway.turns.enclosures import NOTHING, Enclosed, Enclosures, has_enclosures
+from gateway.turns.enclosed import NOTHING, Enclosed
+from gateway.turns.enclosures import Enclosures, has_enclosures
 from gateway.turns.failures import words_for
 from gateway.turns.settling import Settling
 from gateway.turns.storing import GaveUp, until_stored

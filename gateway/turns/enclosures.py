@@ -1,4 +1,4 @@
-"""Owns the files on a turn's messages: fetched, kept, and told to the model.
+"""Owns the files on a turn's messages: fetched and kept within bounds of bytes and time.
 
 Runs before the turn begins, so a crash on the way leaves the rows as they were; the same file
 fetched again is kept once.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
-from typing import cast
+from dataclasses import dataclass
 
 from agent.attachments import Attachments, StoredFile, picture_part
 from agent.errors import StoreUnavailable
 from agent.mail import InboxItem
 from agent.media.kinds import CONVERTED_TYPES, SHOWN_TYPES, media_type_of
 from agent.media.pictures import PictureMaker, PictureUnfit
-from agent.messages import Content, Draft, Message, Part
+from agent.messages import Part
 from agent.ports import Clock
 from gateway import texts
 from gateway.intake.records import attachments_of
-from gateway.intake.wording import ENCLOSED, MAX_NAME_CHARS, quoted_name, readable
 from gateway.platforms.contract import (
     Attachment,
     FetchError,
@@ -31,11 +28,17 @@ from gateway.platforms.contract import (
     Platform,
 )
 from gateway.tasks import spawn, wait_all
+from gateway.turns.enclosed import (
+    NOTHING,
+    Enclosed,
+    line_of,
+    plain,
+    safe_file_name,
+    text_part,
+    what_it_is,
+)
 
 log = logging.getLogger(__name__)
-
-_KINDS = {"image": "picture", "audio": "sound", "video": "video", "file": "file"}
-_MAX_EXTENSION_CHARS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +56,6 @@ class EnclosureLimits:
     """Of all turns together: each may hold a whole file in memory."""
     pauses_seconds: tuple[float, ...] = (1.0, 4.0)
     """Before a file is tried again that can not be had just now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosed:
-    """What hangs on the messages of a turn, as the model shall see it."""
-
-    parts: tuple[Part, ...] = ()
-    notices: tuple[str, ...] = ()
-    """For the person, where something could not be had."""
-
-    def on(self, draft: Draft) -> Draft:
-        """The message with its files; the same object if there are none."""
-        if not self.parts:
-            return draft
-        message = cast(
-            Message, {**draft.message, "content": _joined(draft.message["content"], self.parts)}
-        )
-        wire = draft.wire_content
-        return replace(
-            draft,
-            message=message,
-            wire_content=None if wire is None else _joined(wire, self.parts),
-        )
-
-
-NOTHING = Enclosed()
 
 
 def has_enclosures(items: Sequence[InboxItem]) -> bool:
@@ -182,7 +159,7 @@ class Enclosures:
             try:
                 data = await self._fetched(item, attachment, limit, deadline)
             except FetchError as error:
-                return _left_out(attachment, _plain(str(error)))
+                return _left_out(attachment, plain(str(error)))
             budget.left_bytes -= len(data)
             try:
                 return await self._kept(item, attachment, data, deadline)
@@ -217,17 +194,17 @@ class Enclosures:
         original = await self._keep(data, item, attachment, media_type, deadline)
         if media_type not in SHOWN_TYPES + CONVERTED_TYPES:
             remark = "can not be shown" if media_type.startswith("image/") else ""
-            return _Taken((_text(_line(attachment, original, remark)),), len(data))
+            return _Taken((text_part(line_of(attachment, original, remark)),), len(data))
         try:
             shown = await self._pictures.fit(data)
         except PictureUnfit as error:
-            line = _line(attachment, original, f"can not be shown: {error}")
-            return _Taken((_text(line),), len(data))
+            line = line_of(attachment, original, f"can not be shown: {error}")
+            return _Taken((text_part(line),), len(data))
         copy = original
         if shown.data is not data:
             copy = await self._keep(shown.data, item, attachment, shown.media_type, deadline)
-        line = _line(attachment, original, f"{shown.original_width} x {shown.original_height}")
-        return _Taken((_text(line), picture_part(copy.name, copy.size_bytes)), len(data))
+        line = line_of(attachment, original, f"{shown.original_width} x {shown.original_height}")
+        return _Taken((text_part(line), picture_part(copy.name, copy.size_bytes)), len(data))
 
     async def _keep(
         self,
@@ -281,80 +258,9 @@ def _outcome(task: asyncio.Task[_Taken], attachment: Attachment) -> _Taken:
 
 
 def _left_out(attachment: Attachment, why: str) -> _Taken:
-    return _Taken((_text(_line(attachment, None, f"left out: {why}")),), missing=why)
+    return _Taken((text_part(line_of(attachment, None, f"left out: {why}")),), missing=why)
 
 
 def _notice(attachment: Attachment, taken: _Taken) -> str:
     name = safe_file_name(attachment.file_name)
-    return texts.file_left_out(name or _what(attachment), taken.missing)
-
-
-# --- words --------------------------------------------------------------------------------------
-
-
-def _line(attachment: Attachment, stored: StoredFile | None, remark: str = "") -> str:
-    """What the model reads of a file. Nobody can write one: `gateway.intake.wording`."""
-    name = safe_file_name(attachment.file_name)
-    told = [f"{_what(attachment)} {quoted_name(name)}" if name else _what(attachment)]
-    size = attachment.size_bytes if stored is None else stored.size_bytes
-    if size is not None and size >= 0:
-        told.append(shown_size(size))
-    if stored is not None:
-        told.append(stored.media_type)
-    if remark:
-        told.append(remark)
-    end = f": attachment {stored.name}" if stored is not None else ""
-    return f"{ENCLOSED}{', '.join(told)}{end}]"
-
-
-def _what(attachment: Attachment) -> str:
-    label = " ".join("".join(ch if ch.isalpha() else " " for ch in attachment.label).split())
-    return label[:MAX_NAME_CHARS] or _KINDS.get(attachment.kind, "file")
-
-
-def _plain(text: str) -> str:
-    """A platform's words on one line, without what could end ours."""
-    shown = " ".join(readable(text).replace("[", "(").replace("]", ")").split())
-    return shown[:200] or texts.FILE_NOT_NOW
-
-
-def safe_file_name(name: str) -> str:
-    """A sender's name for a file, on one line, without folders, short; "": it says nothing.
-
-    Only ever shown: no file is kept under it.
-    """
-    visible = "".join(ch if ch.isprintable() else " " for ch in readable(name))
-    base = " ".join(visible.replace("\\", "/").split("/")[-1].split()).strip(". ")
-    extension = PurePosixPath(base).suffix
-    if len(base) <= MAX_NAME_CHARS or len(extension) > _MAX_EXTENSION_CHARS:
-        return base[:MAX_NAME_CHARS].rstrip()
-    return f"{base[: MAX_NAME_CHARS - len(extension) - 1].rstrip()}…{extension}"
-
-
-def shown_size(size_bytes: int) -> str:
-    """A size in words: 0 bytes, 812 bytes, 12 kB, 3.4 MB."""
-    if size_bytes < 1000:
-        return f"{size_bytes} bytes"
-    if size_bytes < 1_000_000:
-        return f"{round(size_bytes / 1000)} kB"
-    return f"{size_bytes / 1_000_000:.1f} MB"
-
-
-def _text(text: str) -> Part:
-    return {"type": "text", "text": text}
-
-
-def _joined(content: Content, parts: Sequence[Part]) -> Content:
-    """Content with parts behind it: texts side by side as one, plain text without a picture."""
-    before = [_text(content)] if isinstance(content, str) else list(content or ())
-    joined: list[Part] = []
-    for part in (*before, *parts):
-        if part["type"] == "text" and not part["text"].strip():
-            continue
-        if joined and joined[-1]["type"] == part["type"] == "text":
-            joined[-1] = _text(f"{joined[-1]['text']}\n{part['text']}")
-        else:
-            joined.append(part)
-    if all(part["type"] == "text" for part in joined):
-        return "".join(part["text"] for part in joined)
-    return joined
+    return texts.file_left_out(name or what_it_is(attachment), taken.missing)

@@ -20,7 +20,8 @@ from agent.ports import ModelRequest
 from gateway.intake.records import record_of
 from gateway.intake.wording import MAX_NAME_CHARS, readable_message
 from gateway.platforms.contract import Attachment
-from gateway.turns.enclosures import Enclosed, Enclosures, safe_file_name
+from gateway.turns.enclosed import Enclosed, safe_file_name
+from gateway.turns.enclosures import Enclosures
 from gateway.turns.words import said
 from storage.codec import encode
 from storage.memory_attachments import MemoryAttachments

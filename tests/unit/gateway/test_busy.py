@@ -24,7 +24,7 @@ from gateway.lanes.receipts import AFTER_SECONDS, QUIET_SECONDS
 from gateway.lanes.slots import Slots
 from gateway.platforms.contract import Attachment, SendFlood
 from gateway.tasks import StopReason, StopSignal
-from gateway.turns.enclosures import Enclosed
+from gateway.turns.enclosed import Enclosed
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import inbound

@@ -18,14 +18,8 @@ from gateway import texts
 from gateway.intake.records import record_of
 from gateway.intake.wording import user_draft
 from gateway.platforms.contract import Attachment, FetchUnavailable
-from gateway.turns.enclosures import (
-    Enclosed,
-    EnclosureLimits,
-    Enclosures,
-    has_enclosures,
-    safe_file_name,
-    shown_size,
-)
+from gateway.turns.enclosed import Enclosed, safe_file_name, shown_size
+from gateway.turns.enclosures import EnclosureLimits, Enclosures, has_enclosures
 from storage.memory_attachments import MemoryAttachments
 from tests.fakes.clock import FakeClock
 from tests.fakes.files import HTML, pdf, photo, png, png_of
