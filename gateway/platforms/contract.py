@@ -239,6 +239,9 @@ class Platform(Protocol):
         earlier message is found and its id given back. Where it does not, the text is marked as a
         possible repeat. If the platform refuses the markup, the part goes out as plain text.
 
+        What another bot owes (``address.bot_id``, after a change of the token) is never sent by
+        this one: it is unavailable until that bot is back.
+
         Raises:
             SendError: the matching class.
         """
