@@ -233,7 +233,7 @@ class Dispatch:
     # out of it
 
     async def _turn(self, job: Job, stop: StopSignal) -> None:
-        items = await self._as_they_are(job.items)
+        items = await self._as_they_are(job.items) if job.waited else tuple(job.items)
         shut_out = [item for item in items if not await self._is_allowed(item)]
         if shut_out:
             await self._settling.dismiss(shut_out, stop)

@@ -35,6 +35,8 @@ class Job:
     """Of that lane."""
     closed: bool = False
     """No more rows may come to it."""
+    waited: bool = False
+    """It did not begin in the step in which it came: its rows may be others by now."""
     told: bool = False
     """Whoever sent it knows that it waits."""
 

@@ -61,6 +61,7 @@ class Lanes:
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
         if lane.running is not None or self._held:
+            job.waited = True
             lane.waiting.append(job)
             return
         # It counts as running from here on: a stop that comes in the same breath is meant for it.
@@ -251,6 +252,7 @@ class Lanes:
         self, run: Run, seconds: float | None, others: Iterable[asyncio.Future[None]] = ()
     ) -> None:
         """Until it is woken, the time is over, or one of the others is done."""
+        run.job.waited = True
         run.wake.clear()
         own: list[asyncio.Future[Any]] = [asyncio.ensure_future(run.wake.wait())]
         if seconds is not None:
