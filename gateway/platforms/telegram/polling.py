@@ -12,7 +12,12 @@ from agent.ports import Clock
 from gateway.liveness import done_in_time
 from gateway.platforms.contract import PlatformState, PlatformUnavailable, Report
 from gateway.platforms.telegram.convert import PLATFORM, update_id
-from gateway.platforms.telegram.incoming import LONGEST_PAUSE_SECONDS, Incoming, pause_seconds
+from gateway.platforms.telegram.incoming import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Incoming,
+    pause_seconds,
+)
 from gateway.tasks import wait_all
 
 log = logging.getLogger(__name__)
@@ -21,6 +26,8 @@ MAX_FAILED_POLLS = 10
 """In a row; then a new start asks who we are, and may learn that the token is gone."""
 LONGEST_WAIT_SECONDS = 3600.0
 """The most that a server may make us wait."""
+HASTY_SECONDS = 0.5
+"""Whoever was asked to wait and has nothing to say sooner than this does not wait at all."""
 ABANDON_SECONDS = 2.0
 """What a cancelled poll may take to end before it is left behind."""
 
@@ -101,6 +108,8 @@ class PollLoop:
         self._conflict = ""
         self._conflict_at: float | None = None
         self._healed_at: float | None = None
+        self._waited = False
+        self._asked_at = 0.0
         self._proven = False
         """The connection works. If not, a poll does not wait for updates: on a quiet day it would
         take the whole poll to learn that."""
@@ -125,6 +134,7 @@ class PollLoop:
 
     async def _poll(self) -> Sequence[Any]:
         wait, self._proven = self._proven, False
+        self._waited, self._asked_at = wait, self._clock.monotonic()
         poll = asyncio.ensure_future(self._source.updates(self._offset, wait=wait))
         poll.add_done_callback(_forget)
         seconds = self._times.stuck_after_seconds(wait=wait)
@@ -202,9 +212,12 @@ class PollLoop:
     async def _handle(self, batch: Sequence[Any]) -> None:
         """Store every update; the offset moves behind the last one when all of them are stored."""
         await self._incoming.hand_in_all(batch, self._well)
+        before = self._offset
         numbers = [number for number in map(update_id, batch) if number is not None]
         if numbers:
             self._offset = max(numbers) + 1
+            if self._offset == before:  # confirmed already; a server that lies is not hammered
+                await self._clock.sleep(FIRST_PAUSE_SECONDS)
         elif batch:
             # Nothing that could be confirmed: asked again at once, it would come for ever.
             await self._clock.sleep(LONGEST_PAUSE_SECONDS)
@@ -212,6 +225,8 @@ class PollLoop:
             # An empty answer has confirmed all that was before. Without an offset the next poll
             # also sees updates with lower numbers: they begin anew after a week without any.
             self._offset = None
+            if self._waited and self._clock.monotonic() - self._asked_at < HASTY_SECONDS:
+                await self._clock.sleep(FIRST_PAUSE_SECONDS)  # it should have waited
 
 
 def _forget(poll: asyncio.Future[Any]) -> None:

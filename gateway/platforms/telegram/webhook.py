@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
@@ -106,7 +107,7 @@ def judge(url: str, before: WebhookInfo | None, info: WebhookInfo, *, delivered:
     ``delivered``: something has arrived since then. Errors of before count for nothing: they may be
     of the time in which we were not there.
     """
-    if info.url != url:
+    if _address(info.url) != _address(url):
         return Health.ELSEWHERE
     if info.pending == 0 or delivered or before is None:
         return Health.WELL
@@ -114,6 +115,17 @@ def judge(url: str, before: WebhookInfo | None, info: WebhookInfo, *, delivered:
     if new_error or 0 < before.pending <= info.pending:
         return Health.FAILING
     return Health.WELL
+
+
+def _address(url: str) -> tuple[str, ...]:
+    """The same for every way of writing an address."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".").encode("idna").decode()
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+    except ValueError:  # it is no address; a name that IDNA does not know is only itself
+        return (url.lower(),)
+    return parts.scheme, host, str(port), unquote(parts.path)
 
 
 def hook_name(token: str) -> str:
@@ -245,7 +257,7 @@ class Queues:
     def __len__(self) -> int:
         return len(self._locks)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
         """One's turn."""
         lock, here = self._locks.setdefault(key, (asyncio.Lock(), []))

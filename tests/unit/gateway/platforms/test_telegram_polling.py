@@ -179,7 +179,9 @@ async def test_a_wedged_poll_is_noticed_within_a_minute_and_replaced_within_ten_
     script = Hanging(hanging, deaf=deaf)
     rig = Rig(script=script)
     task = asyncio.create_task(rig.loop.run())
-    await script.asked_often(hanging + 1)
+    await rig.clock.advance(0)
+    while len(script.waits) <= hanging:
+        await rig.clock.advance(1)
     began = rig.clock.monotonic()
     signs = len(rig.reports.all)
     while len(rig.reports.all) == signs:
@@ -274,3 +276,14 @@ async def test_a_webhook_of_before_is_no_conflict_but_one_that_comes_back_is() -
     rig = Rig(PollConflict(removed, healed=True), [], PollConflict(removed, healed=True), [])
     await rig.drain()
     assert rig.reports.all[-1] == (PlatformState.DEGRADED, removed)
+
+
+# --- servers that do not keep to it -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [[], [said(7)]], ids=["nothing", "the same"])
+async def test_a_server_that_does_not_wait_is_not_hammered(answer: list[Any]) -> None:
+    rig = Rig(*[answer for _ in range(60)])
+    await rig.drain()
+    assert rig.clock.monotonic() - 1000.0 >= 50, "once a second, not as fast as it goes"
+    assert set(rig.reports.states) == {PlatformState.RUNNING}

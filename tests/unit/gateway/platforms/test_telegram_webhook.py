@@ -49,6 +49,25 @@ def test_what_telegram_says(info: WebhookInfo, before: WebhookInfo | None, deliv
         assert judge(OURS, info, info, delivered=False) is Health.FAILING
 
 
+@pytest.mark.parametrize(
+    ("said", "same"),
+    [
+        ("https://Bot.Example.org/tg/x", True),
+        ("https://bot.example.org:443/tg/x", True),
+        ("https://bot.example.org/tg/y", False),
+        ("https://bot.example.org:8443/tg/x", False),
+        ("http://bot.example.org/tg/x", False),
+        ("https://other.example.org/tg/x", False),
+        ("", False),
+        ("https://[::1", False),
+        ("https://bot.example.org:x/tg/x", False),
+    ],
+)
+def test_an_address_in_other_words_is_the_same(said: str, same: bool) -> None:
+    health = judge("https://bot.example.org/tg/x", None, WebhookInfo(said, 0), delivered=False)
+    assert health is (Health.WELL if same else Health.ELSEWHERE)
+
+
 class Hooks:
     """Telegram's end."""
 
