@@ -69,12 +69,31 @@ class InboxItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Button:
+    """Something to press under an answer: whoever presses says ``command``, through the same gate.
+
+    Where a platform has no buttons the answer's text has to be enough.
+    """
+
+    label: str
+    command: str
+    """As a person would type it, at most 64 bytes of UTF-8: ``/approve 3f9a``."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxDraft:
     """An answer that is owed from the moment its transaction commits."""
 
     address: Address
     text: str
     kind: OutboxKind = "reply"
+    buttons: tuple[Button, ...] = ()
+    files: tuple[str, ...] = ()
+    """Kept files that go out with it (`agent.attachments.StoredFile.name`)."""
+    interaction: str | None = None
+    """The platform's key to answer a command of its native menu, for its 15 minutes."""
+    edits_message_id: str | None = None
+    """The message that shows a preview of it: the answer takes its place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from agent.mail import (
     SendState,
 )
 from storage.codec import clean, clean_json
+from storage.extras import extras_of, with_extras
 from storage.inbox import DEDUPE_SECONDS
 from storage.places import Today, address_of_today, record_of_today
 from storage.repair import is_newer, is_older_edit, state_of_item
@@ -196,7 +197,8 @@ class MemoryMailbox:
         items = []
         for draft in drafts:
             address = address_of_today(draft.address, self._today)
-            stored = replace(draft, address=address, text=clean(draft.text))
+            plain = replace(draft, address=address, text=clean(draft.text))
+            stored = with_extras(plain, clean_json(extras_of(draft)))
             item = OutboxItem(len(self._outbox) + 1, conversation_id, stored, "planned", now)
             self._outbox[item.id] = item
             items.append(item)

@@ -17,15 +17,16 @@ from agent.mail import (
     PartDraft,
     SendState,
 )
-from storage.codec import clean, dump_clean_json
+from storage.codec import clean, clean_json, dump_clean_json
 from storage.database import Transaction
+from storage.extras import extras_of, with_extras
 from storage.faultpoint import faultpoint
 from storage.places import address_of_today, today_in
 from storage.repair import state_of_item
 
 _OUTBOX = (
     "SELECT id, conversation_id, platform, bot_id, chat_id, thread_id, reply_to_message_id, text,"
-    " kind, state, created_at, error FROM outbox"
+    " kind, state, created_at, error, extras FROM outbox"
 )
 _PART = "SELECT id, outbox_id, n, state, payload, platform_message_id, attempts FROM outbox_parts"
 
@@ -50,16 +51,17 @@ def _owe(
     address, text = address_of_today(draft.address, today_in(tx)), clean(draft.text)
     outbox_id = tx.execute(
         "INSERT INTO outbox (conversation_id, turn_id, platform, bot_id, chat_id, thread_id,"
-        " reply_to_message_id, kind, text, state, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'planned', ?)",
+        " reply_to_message_id, kind, text, extras, state, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'planned', ?)",
         (
             conversation_id, turn_id, address.platform, address.bot_id, address.chat_id,
-            address.thread_id, address.reply_to_message_id, draft.kind, text, tx.now,
+            address.thread_id, address.reply_to_message_id, draft.kind, text,
+            dump_clean_json(extras_of(draft)), tx.now,
         ),
     ).lastrowid  # fmt: skip
     assert outbox_id is not None
     faultpoint("owe.outbox")
-    stored = OutboxDraft(address, text, draft.kind)
+    stored = with_extras(OutboxDraft(address, text, draft.kind), clean_json(extras_of(draft)))
     return OutboxItem(outbox_id, conversation_id, stored, "planned", tx.now)
 
 
@@ -151,9 +153,11 @@ def _parts_of(tx: Transaction, outbox_id: int) -> tuple[OutboxPart, ...]:
 def _outbox_item(row: tuple[Any, ...], parts: tuple[OutboxPart, ...]) -> OutboxItem:
     (
         outbox_id, conversation_id, platform, bot_id, chat_id, thread_id, reply_to, text, kind,
-        state, created_at, error,
+        state, created_at, error, extras,
     ) = row  # fmt: skip
     draft = OutboxDraft(Address(platform, bot_id, chat_id, thread_id, reply_to), text, kind)
+    if extras != "{}":
+        draft = with_extras(draft, json.loads(extras))
     return OutboxItem(outbox_id, conversation_id, draft, state, created_at, parts, error)
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from agent.errors import StoreUnavailable
-from agent.mail import OutboxItem, OutboxPart, PartDraft, SendState
+from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
 from agent.ports import Clock
 from agent.store_ports import Mailbox
 from gateway import texts
@@ -191,7 +191,7 @@ class ChatSender:
         note = late_note(item, self.clock.now(), self.settings.zone)
         if note is None or self._told_late == item.id:
             return
-        for draft in self.platform.render(note):
+        for draft in self.platform.render(OutboxDraft(item.draft.address, note, "notice")):
             part = OutboxPart(-item.id, item.id, 0, "sending", draft.payload)
             with contextlib.suppress(SendUnknown):  # once is enough
                 await self.platform.send(item.draft.address, part)
@@ -199,10 +199,10 @@ class ChatSender:
 
     def _render(self, item: OutboxItem, text: str) -> list[PartDraft]:
         try:
-            return self.platform.render(text)
+            return self.platform.render(replace(item.draft, text=text))
         except Exception:  # the supervised border of a platform: say so rather than say nothing
             log.exception("answer could not be rendered", extra={"outbox_id": item.id})
-            return self.platform.render(texts.UNRENDERABLE)
+            return self.platform.render(OutboxDraft(item.draft.address, texts.UNRENDERABLE))
 
     async def _send(self, item: OutboxItem, part: OutboxPart) -> tuple[_Fate, str]:
         """Send one part until its fate is known; with it the message's id, or why not."""

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from agent.mail import Address, OutboxItem, OutboxPart
+from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
 from agent.ports import Clock
 from agent.store_ports import Mailbox
 from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
@@ -138,7 +138,7 @@ class Delivery:
 
     async def _say(self, platform: Platform, address: Address, text: str) -> None:
         try:
-            for n, draft in enumerate(platform.render(text)):
+            for n, draft in enumerate(platform.render(OutboxDraft(address, text, "notice"))):
                 # No row, so no id of one; never the same twice, also after a restart: some
                 # platforms tell sends by it. Negative, so that no stored part ever has it.
                 part_id = -secrets.randbits(62) - 1

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from agent.mail import Address, Cursor, OutboxPart, PartDraft, Receipt
+from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft, Receipt
 
 ChatKind = Literal["direct", "group"]
 
@@ -225,10 +225,12 @@ class Platform(Protocol):
         """
         ...
 
-    def render(self, text: str) -> list[PartDraft]:
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
         """Plan the platform messages of an answer (pure): never empty, each within the limits.
 
-        For a blank text: one part that says that there is nothing to say.
+        For a blank text: one part that says that there is nothing to say. What else the draft has
+        (buttons, files, the preview that it takes the place of) is planned into the payloads: they
+        are all that `send` is given, also after a restart.
         """
         ...
 
@@ -280,6 +282,7 @@ __all__ = [
     "FetchUnavailable",
     "InboundMessage",
     "Intake",
+    "OutboxDraft",
     "OutboxPart",
     "PartDraft",
     "Platform",

@@ -24,7 +24,7 @@ from typing import Any
 from agent.clock import RandomIds, SystemClock
 from agent.llm.background import in_daemon_thread
 from agent.llm.pictures import PictureLoader
-from agent.mail import Address, OutboxPart, PartDraft
+from agent.mail import Address, OutboxDraft, OutboxPart, PartDraft
 from gateway.config.environment import Home, Secrets
 from gateway.config.models import Agent as AgentConfig
 from gateway.config.models import Config, Console, Model, Telegram
@@ -59,8 +59,8 @@ class BenchPlatform:
         self.intake.set_result(intake)
         await asyncio.Event().wait()
 
-    def render(self, text: str) -> list[PartDraft]:
-        return [PartDraft({"text": text})]
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        return [PartDraft({"text": draft.text})]
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         return str(next(self.sent))
@@ -232,11 +232,11 @@ def write_in_groups(
 
 
 @contextmanager
-def provider() -> Iterator[str]:
+def provider(*options: str) -> Iterator[str]:
     """The strict fake as a process of its own."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.fakes.anthropic_server", "--port", "0"]
-    command += ["--api-key", "test-key", "--thinking", "never", "--keep", "1"]
+    command += ["--api-key", "test-key", "--thinking", "never", "--keep", "1", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as server:
         assert server.stdout is not None
         try:

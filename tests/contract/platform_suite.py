@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent.mail import Address, OutboxPart, PartDraft
+from agent.mail import Address, OutboxDraft, OutboxPart, PartDraft
 from gateway.platforms.contract import (
     Platform,
     SendError,
@@ -73,21 +73,26 @@ class FarEnd(Protocol):
         ...
 
 
+def said(text: str) -> OutboxDraft:
+    """An answer that is nothing but text."""
+    return OutboxDraft(Address("any", "any", "1"), text)
+
+
 class PlatformSuite:
     """Derive, and give a ``house`` fixture."""
 
     @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
     async def test_parts_are_never_blank_and_fit(self, house: FarEnd, text: str) -> None:
-        parts = house.platform.render(text)
+        parts = house.platform.render(said(text))
         assert parts
         assert all(house.fits(part) for part in parts)
-        assert house.platform.render(text) == parts
+        assert house.platform.render(said(text)) == parts
 
     @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
     async def test_payloads_survive_the_store(self, house: FarEnd, text: str) -> None:
         import json
 
-        for part in house.platform.render(text):
+        for part in house.platform.render(said(text)):
             assert json.loads(json.dumps(part.payload)) == part.payload
 
     async def test_a_part_is_shown_and_has_an_id(self, house: FarEnd) -> None:
@@ -130,6 +135,6 @@ class PlatformSuite:
         await house.platform.close()
 
     async def _send(self, house: FarEnd, part_id: int, text: str, **options: Any) -> str:
-        (draft,) = house.platform.render(text)
+        (draft,) = house.platform.render(said(text))
         part = OutboxPart(part_id, part_id, 0, "sending", draft.payload)
         return await house.platform.send(house.address, part, **options)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.errors import SessionEnded, SessionNotFound, StaleTurn, StoreError
-from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
+from agent.mail import Address, Button, Cursor, InboxRecord, OutboxDraft, PartDraft
 from agent.messages import (
     Draft,
     FunctionCall,
@@ -768,6 +768,20 @@ class MailboxContract:
         assert await store.open_inbox() == []
         assert await store.owed() == [item]
         assert (item.conversation_id, item.draft.kind, item.state) == (None, "command", "planned")
+
+    async def test_what_belongs_to_an_answer_is_kept_with_it(self, store: Store) -> None:
+        draft = OutboxDraft(
+            Address("telegram", "900", "111"),
+            "May I?",
+            "notice",
+            buttons=(Button("Yes \U0001f44d", "/approve 3f9a"), Button("No", "/deny 3f9a")),
+            files=("0" * 32 + ".png",),
+            interaction="token \"'",
+            edits_message_id="77",
+        )
+        item = await store.owe(draft)
+        assert item.draft == draft
+        assert [owed.draft for owed in await store.owed()] == [draft]
 
     async def test_an_answer_given_again_is_owed_once(self, store: Store) -> None:
         """As after a commit whose outcome nobody learned."""

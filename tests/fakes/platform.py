@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.mail import Address, Cursor, OutboxPart, PartDraft
+from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft
 from gateway.delivery.splitting import split_text
 from gateway.platforms.contract import (
     Attachment,
@@ -119,8 +119,8 @@ class FakePlatform:
             raise FetchRefused("it is too large")
         return found
 
-    def render(self, text: str) -> list[PartDraft]:
-        chunks = [c for c in split_text(text, self.limit - len(REPEAT_MARK)) if c.strip()]
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        chunks = [c for c in split_text(draft.text, self.limit - len(REPEAT_MARK)) if c.strip()]
         return [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
 
     def fail(self, error: BaseException, *, times: int = 1, delivered: bool = False) -> None:

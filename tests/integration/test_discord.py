@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.mail import Address, OutboxPart
+from agent.mail import Address, OutboxDraft, OutboxPart
 from gateway.platforms.contract import (
     PlatformConfigError,
     PlatformState,
@@ -649,11 +649,12 @@ async def test_a_long_answer_arrives_in_order(
     )
     async with running(bot, RecordingIntake()):
         asked = server.user_says(channel, alice, "question")
-        for n, draft in enumerate(bot.render(text)):
+        for n, draft in enumerate(bot.render(OutboxDraft(Address("discord", "1", "1"), text))):
             one = OutboxPart(n + 1, 1, n, "planned", draft.payload)
             await bot.send(address(channel, asked), one)
     shown = server.bot_texts(channel)
-    assert shown == [draft.payload["content"] for draft in bot.render(text)]
+    plan = bot.render(OutboxDraft(Address("discord", "1", "1"), text))
+    assert shown == [draft.payload["content"] for draft in plan]
     assert "".join(shown).count("😀") == 3000
 
 

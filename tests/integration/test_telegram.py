@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.clock import SystemClock
-from agent.mail import Address, OutboxPart
+from agent.mail import Address, OutboxDraft, OutboxPart
 from agent.ports import Clock
 from gateway.platforms.contract import (
     PlatformConfigError,
@@ -626,7 +626,7 @@ async def test_everything_that_render_plans_is_accepted(
 ) -> None:
     server.private_text("x")
     text = "# Title\n\n<b>raw</b> **bold 😀** [x](https://e.org/a_b) [y](javascript:1)\n" * 200
-    plan = telegram.render(text)
+    plan = telegram.render(OutboxDraft(Address("telegram", "1", "1"), text))
     for n, draft in enumerate(plan):
         await telegram.send(address(), OutboxPart(n, 1, n, "planned", draft.payload))
     assert len(server.sent) == len(plan)

@@ -20,6 +20,7 @@ from gateway.platforms.contract import (
     Attachment,
     FetchRefused,
     Intake,
+    OutboxDraft,
     OutboxPart,
     PartDraft,
     PlatformState,
@@ -144,8 +145,8 @@ class ConsolePlatform:
                 await self._idle()
         await self._idle()
 
-    def render(self, text: str) -> list[PartDraft]:
-        return rendering.render(text)
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        return rendering.render(draft.text)
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         text = str(part.payload["text"])

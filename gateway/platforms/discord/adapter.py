@@ -14,6 +14,7 @@ from gateway.platforms.contract import (
     FetchRefused,
     FetchUnavailable,
     Intake,
+    OutboxDraft,
     OutboxPart,
     PartDraft,
     PlatformState,
@@ -73,8 +74,8 @@ class DiscordPlatform:
     def dedupes_sends(self) -> bool:
         return True
 
-    def render(self, text: str) -> list[PartDraft]:
-        return rendering.render(text)
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        return rendering.render(draft.text)
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")

@@ -18,6 +18,7 @@ from gateway.platforms.contract import (
     FetchRefused,
     FetchUnavailable,
     Intake,
+    OutboxDraft,
     OutboxPart,
     PartDraft,
     PlatformError,
@@ -76,8 +77,8 @@ class TelegramPlatform:
     def dedupes_sends(self) -> bool:
         return False
 
-    def render(self, text: str) -> list[PartDraft]:
-        return rendering.render(text)
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        return rendering.render(draft.text)
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")

@@ -266,7 +266,7 @@ async def test_late_answers_say_so(post: Post, clock: FakeClock) -> None:
 
 async def test_late_answers_with_fixed_parts_get_a_note_ahead(post: Post, clock: FakeClock) -> None:
     item = await post.store.owe(OutboxDraft(CHAT, "old"))
-    await post.store.plan_parts(item.id, post.platform.render("old"))
+    await post.store.plan_parts(item.id, post.platform.render(OutboxDraft(CHAT, "old")))
     clock.set_wall(clock.now() + 86_400 * 2)
     await post.delivery.start()
     await post.settle()
