@@ -10,7 +10,18 @@ import sys
 
 from tests.bench.measure import Result
 
-BENCHES = ("cli", "store", "file", "compaction", "turn", "inbound", "pause", "recall", "simulation")
+BENCHES = (
+    "cli",
+    "store",
+    "file",
+    "compaction",
+    "turn",
+    "crowd",
+    "inbound",
+    "pause",
+    "recall",
+    "simulation",
+)
 
 
 def main() -> int:

@@ -28,7 +28,13 @@ from agent.mail import Address, OutboxDraft, OutboxPart, PartDraft
 from gateway.config.environment import Home, Secrets
 from gateway.config.models import Agent as AgentConfig
 from gateway.config.models import Config, Console, Model, Telegram
-from gateway.platforms.contract import InboundMessage, Intake, PlatformState, Report
+from gateway.platforms.contract import (
+    SIGN_OF_LIFE_SECONDS,
+    InboundMessage,
+    Intake,
+    PlatformState,
+    Report,
+)
 from gateway.wiring.assembling import assemble
 from gateway.wiring.models import build_model
 from gateway.wiring.surroundings import Surroundings
@@ -55,9 +61,10 @@ class BenchPlatform:
         self.sent = itertools.count(1)
 
     async def run(self, intake: Intake, report: Report) -> None:
-        report(PlatformState.RUNNING, "")
         self.intake.set_result(intake)
-        await asyncio.Event().wait()
+        while True:  # a platform without a sign of life is started anew
+            report(PlatformState.RUNNING, "")
+            await asyncio.sleep(SIGN_OF_LIFE_SECONDS / 4)
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
         return [PartDraft({"text": draft.text})]
