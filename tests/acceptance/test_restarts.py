@@ -18,6 +18,7 @@ from gateway.texts import (
 from tests.acceptance.faulty_daemon import RESTART_POINTS
 from tests.acceptance.harness import (
     DISCORD_USER,
+    MANAGED,
     OTHER_DISCORD_USER,
     OTHER_TELEGRAM_USER,
     TELEGRAM_USER,
@@ -239,7 +240,6 @@ async def test_a_database_that_was_moved_away_is_said_and_waited_for(world: Worl
 
 # --- /restart -----------------------------------------------------------------------------------
 
-MANAGED = {"INVOCATION_ID": "0123456789abcdef0123456789abcdef"}
 BACK = restarted(__version__, 0)
 
 

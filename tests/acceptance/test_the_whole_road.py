@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from gateway.texts import RESTARTING
 from tests.acceptance.faulty_daemon import POINTS
 from tests.acceptance.harness import (
     DISCORD_USER,
+    MANAGED,
     OTHER_DISCORD_USER,
     OTHER_TELEGRAM_USER,
     TELEGRAM_USER,
@@ -38,11 +41,11 @@ from tests.acceptance.road import (
     pruned_rows,
     summaries_updated,
 )
-from tests.acceptance.talk import TAG, Kind, Said, Talk
+from tests.acceptance.talk import TAG, Kind, Said, Talk, with_marks
 from tests.fakes.anthropic_server import Answer, Fault, Match, MessageRequest
 from tests.fakes.store_invariants import check_invariants
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
 PLATFORMS = ("telegram", "discord")
 PER_CHAT = 30
@@ -250,13 +253,16 @@ async def test_killed_25_times(world: World, tmp_path: Path) -> None:
     """kill -9 at every named point on both platforms, and at as many random moments."""
     killing = Killing(world, start_talk(world, seed=2), tmp_path / "hits", seed=2)
     await killing.run(
-        points=[(p, name) for p in POINTS for name in PLATFORMS], at_random=KILLS_AT_RANDOM
+        points=[(p, name) for p in POINTS for name in PLATFORMS],
+        at_random=KILLS_AT_RANDOM,
+        restarts=2,
     )
     assert_sound(world, killing.talk)
     assert_long_chains(world)
     assert_stable_prefixes(world, killing.talk)
     assert killing.hits() == Counter((p, name) for p in POINTS for name in PLATFORMS)
-    print(f"{killing.kills} kills; marked repeats on Telegram: {killing.talk.repeats()}")
+    killing.assert_restarts_were_told()
+    print(killing.figures())
 
 
 class Killing:
@@ -266,23 +272,40 @@ class Killing:
         self.world = world
         self.talk = talk
         self.kills = 0
+        self.restarts: Counter[str] = Counter()
+        """By chat: how often /restart was said there, and heard."""
         self._hits = hits
         self._caught_up = False
         self._random = random.Random(seed)
-        self._config = world.configure()
+        self._config = world.configure(
+            telegram={"admins": [TELEGRAM_USER, OTHER_TELEGRAM_USER]},
+            discord={"admins": [DISCORD_USER, OTHER_DISCORD_USER]},
+        )
         self._chats = {
             name: itertools.cycle([n for n, chat in talk.chats.items() if chat.platform == name])
             for name in PLATFORMS
         }
 
     async def run(
-        self, points: Sequence[tuple[str, str]], at_random: int, per_platform: int = PER_PLATFORM
+        self,
+        points: Sequence[tuple[str, str]],
+        at_random: int,
+        per_platform: int = PER_PLATFORM,
+        restarts: int = 0,
     ) -> None:
-        """Kill at all of these points and at random moments, then let everything be answered."""
+        """Kill at all of these points and at random moments, then let everything be answered.
+
+        ``restarts``: so often, in between, an admin says /restart in the middle of it.
+        """
         await self._first_words()
-        stages: list[tuple[str, str] | None] = [*points, *([None] * at_random)]
+        stages: list[tuple[str, str] | Literal["restart"] | None] = [
+            *points, *([None] * at_random), *["restart" for _ in range(restarts)],
+        ]  # fmt: skip
         self._random.shuffle(stages)
         for stage in stages:
+            if stage == "restart":
+                await self._restart()
+                continue
             if stage is None:
                 await self._kill_at_random()
             else:
@@ -300,6 +323,25 @@ class Killing:
         await settled(self.world)
         code, _ = await daemon.terminate()
         assert code == 0
+
+    def assert_restarts_were_told(self) -> None:
+        """Each once in its chat: that it begins, and that it is over."""
+        for name, chat in self.talk.chats.items():
+            shown = [text for text, repeat in with_marks(chat.shown()) if not repeat]
+            begun = sum(RESTARTING in text for text in shown)
+            over = sum(text.startswith("I am back") for text in shown)
+            assert (begun, over) == (self.restarts[name],) * 2, name
+
+    def figures(self) -> str:
+        """What it went through, in one line."""
+        database = self.world.database()
+        chains = [len(chain) for chain in database.chains().values()]
+        resumed = self.world.daemons[0].log_text().count('"message": "turn resumed"')
+        return (
+            f"{self.kills} kills, {self.restarts.total()} restarts, {len(self.talk.said)} messages,"
+            f" {resumed} turns resumed, {self.talk.repeats()} marked repeats on Telegram, chains"
+            f" {sorted(chains)}, {len(self.world.anthropic.rejected)} rejected requests"
+        )
 
     def hits(self) -> Counter[tuple[str, str]]:
         """How often the process killed itself at which point."""
@@ -327,6 +369,23 @@ class Killing:
                 self._say(platform, self._random.choice(CHANGING))
         await asyncio.sleep(self._random.uniform(0.0, 1.0))
         await daemon.kill()
+
+    async def _restart(self) -> None:
+        """An admin's wish, with messages before and behind it."""
+        secrets = {**self.world.secrets, **MANAGED}
+        daemon = self.world.daemon(secrets=secrets).start()
+        await daemon.ready(*PLATFORMS)
+        platform = self._random.choice(PLATFORMS)
+        chat = next(self._chats[platform])
+        for _ in range(self._random.randint(0, 2)):
+            self._say(platform, self._random.choice(CHANGING))
+        self.talk.chats[chat].say("/restart")
+        if self._random.random() < 0.5:
+            self._say(platform, "plain")
+        # Done in its own time: what is running may take the whole drain.
+        code = await daemon.exited()
+        assert code == 75, daemon.log_tail()
+        self.restarts[chat] += 1
 
     async def _kill_at_point(self, point: str, platform: str) -> None:
         before = self.hits()[point, platform]
@@ -375,9 +434,11 @@ async def test_killed_very_often(world: World, tmp_path: Path, seed: int) -> Non
     """The same with other seeds, each point three times, and more at random."""
     points = [(p, name) for p in POINTS for name in PLATFORMS] * 3
     killing = Killing(world, start_talk(world, seed), tmp_path / "hits", seed)
-    await killing.run(points=points, at_random=24, per_platform=180)
+    await killing.run(points=points, at_random=24, per_platform=180, restarts=8)
+    print(killing.figures())
     assert_sound(world, killing.talk)
     assert killing.hits() == Counter(points)
+    killing.assert_restarts_were_told()
 
 
 # --- stopped ------------------------------------------------------------------------------------
