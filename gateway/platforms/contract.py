@@ -6,7 +6,9 @@ PlatformError
 └── SendError               delivery
     ├── SendUnavailable     certainly not delivered; try again later
     ├── SendFlood           certainly not delivered; this chat is silent for retry_after_seconds
-    ├── SendRefused         will never be delivered (blocked, kicked, chat gone): give up
+    ├── SendRefused         will never be delivered: give up
+    │   └── ChatGone        … nor will anything else: blocked, kicked, chat deleted
+    ├── EditRefused         the message to be changed is gone or fixed: send the text anew
     └── SendUnknown         may have been delivered
 
 FetchError                  the turn: a line in the message says what is missing
@@ -24,6 +26,9 @@ from typing import Literal, Protocol
 from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft, Receipt
 
 ChatKind = Literal["direct", "group"]
+PreviewKind = Literal["draft", "message", "none"]
+"""How an answer is shown while it is written: as a draft that goes by itself, as a message that is
+edited, or not at all."""
 
 
 class PlatformState(StrEnum):
@@ -68,6 +73,14 @@ class SendRefused(SendError):
     """Never to be delivered."""
 
 
+class ChatGone(SendRefused):
+    """This chat takes nothing of this bot (any more), until somebody there writes again."""
+
+
+class EditRefused(SendError):
+    """The message to be changed is not there (any more), or it can not be changed."""
+
+
 class SendUnknown(SendError):
     """The connection broke after the request was sent."""
 
@@ -102,6 +115,18 @@ class Attachment:
     """As the platform says; checked before the download and again while it runs."""
     label: str = ""
     """What kind of thing it is to people, if that says more than ``kind``: voice message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewBounds:
+    """What previews in one chat have to keep to."""
+
+    limit: int
+    """Of one message, in UTF-16 units."""
+    calls: int
+    """So many messages and edits, of all kinds together, the platform takes …"""
+    seconds: float
+    """… in so much time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +269,36 @@ class Platform(Protocol):
         What another bot owes (``address.bot_id``, after a change of the token) is never sent by
         this one: it is unavailable until that bot is back.
 
+        With ``edits`` in the payload the part takes the place of that message, which is given back.
+        That can be repeated without harm, so nothing is marked; a message that says this already
+        counts as changed.
+
         Raises:
+            EditRefused: that message can not be changed; to be sent again without ``edits``.
+            SendError: the matching class.
+        """
+        ...
+
+    def preview_kind(self, address: Address) -> PreviewKind:
+        """How this chat shows an answer that is being written."""
+        ...
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        """What its previews have to keep to."""
+        ...
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        """Show the beginning of an answer: Markdown, within the limit, cut and closed already.
+
+        A message: sent (``message_id`` None), or changed (given back is the same id); a blank text
+        takes it away. A draft: shown under ``draft_id``, given back is None. ``draft_id`` is above
+        zero and the turn's own, also after a restart: where sends are deduped it is their key. If
+        the platform refuses the markup, the text is shown plain. Never waits out a flood.
+
+        Raises:
+            EditRefused: the message is gone.
             SendError: the matching class.
         """
         ...
@@ -275,8 +329,10 @@ __all__ = [
     "Address",
     "Attachment",
     "AttachmentKind",
+    "ChatGone",
     "ChatKind",
     "Cursor",
+    "EditRefused",
     "FetchError",
     "FetchRefused",
     "FetchUnavailable",
@@ -290,6 +346,8 @@ __all__ = [
     "PlatformError",
     "PlatformState",
     "PlatformUnavailable",
+    "PreviewBounds",
+    "PreviewKind",
     "Receipt",
     "Report",
     "SendError",

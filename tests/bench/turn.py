@@ -33,6 +33,8 @@ from gateway.platforms.contract import (
     InboundMessage,
     Intake,
     PlatformState,
+    PreviewBounds,
+    PreviewKind,
     Report,
 )
 from gateway.wiring.assembling import assemble
@@ -74,6 +76,17 @@ class BenchPlatform:
 
     def answered(self, chat_id: str) -> None:
         self.waiting.pop(chat_id).set_result(None)
+
+    def preview_kind(self, address: Address) -> PreviewKind:
+        return "none"
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        return PreviewBounds(limit=4096, calls=20, seconds=20.0)
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        return None
 
     async def typing(self, address: Address) -> None:
         return None

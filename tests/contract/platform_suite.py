@@ -110,7 +110,7 @@ class PlatformSuite:
         house.fail(kind)
         with pytest.raises(SendError) as caught:
             await self._send(house, 1, "one")
-        assert type(caught.value) is kind
+        assert isinstance(caught.value, kind)
         if isinstance(caught.value, SendFlood):
             assert caught.value.retry_after_seconds > 0
         await self._send(house, 2, "two")

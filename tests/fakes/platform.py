@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft
 from gateway.delivery.splitting import split_text
 from gateway.platforms.contract import (
     Attachment,
+    EditRefused,
     FetchRefused,
     InboundMessage,
     Intake,
     PlatformState,
+    PreviewBounds,
+    PreviewKind,
     Report,
     SendError,
     SendFlood,
@@ -23,6 +26,7 @@ from gateway.platforms.contract import (
 
 BLANK = "(nothing to say)"
 REPEAT_MARK = "(may be a repeat) "
+BOUNDS = PreviewBounds(limit=180, calls=20, seconds=60.0)
 
 
 def inbound(text: str = "hello", **changes: Any) -> InboundMessage:
@@ -48,7 +52,10 @@ class Sent:
     address: Address
     text: str
     part_id: int
+    """0: nothing but a preview so far."""
     at: float
+    gone: bool = False
+    """Somebody deleted it."""
 
 
 @dataclass(slots=True)
@@ -84,6 +91,15 @@ class FakePlatform:
     gate: asyncio.Event | None = None
     delay: Callable[[], Awaitable[None]] | None = None
     """What every send takes."""
+    previews: PreviewKind = "none"
+    bounds: PreviewBounds = BOUNDS
+    previewed: list[tuple[float, str, str, str | None, int]] = field(default_factory=list)
+    """Every call of `preview`: time, chat, text, message id, draft id."""
+    preview_failures: deque[Failure] = field(default_factory=deque)
+    """Taken one per preview."""
+    preview_delay: Callable[[], Awaitable[None]] | None = None
+    drafts: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What chats show as drafts, by draft id, until a message comes."""
     files: dict[str, bytes | BaseException] = field(default_factory=dict)
     """What `fetch` gives back or raises, by ref."""
     fetched: list[str] = field(default_factory=list)
@@ -121,7 +137,10 @@ class FakePlatform:
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
         chunks = [c for c in split_text(draft.text, self.limit - len(REPEAT_MARK)) if c.strip()]
-        return [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
+        parts = [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
+        if draft.edits_message_id is not None:
+            parts[0].payload["edits"] = draft.edits_message_id
+        return parts
 
     def fail(self, error: BaseException, *, times: int = 1, delivered: bool = False) -> None:
         """The next sends go wrong."""
@@ -149,6 +168,33 @@ class FakePlatform:
         finally:
             self.in_flight -= 1
 
+    def preview_kind(self, address: Address) -> PreviewKind:
+        return self.previews
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        return self.bounds
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        self.previewed.append((self._time(), address.chat_id, text, message_id, draft_id))
+        if self.preview_delay is not None:
+            await self.preview_delay()
+        if address.chat_id in self.blocked:
+            raise self.blocked[address.chat_id]
+        failure = self.preview_failures.popleft() if self.preview_failures else None
+        if failure is not None and not failure.delivered:
+            raise failure.error
+        shown = self._show_preview(address, text, message_id, draft_id)
+        if failure is not None:
+            raise failure.error
+        return shown
+
+    def delete(self, message_id: str) -> None:
+        """Somebody takes a message of ours away."""
+        n = int(message_id[1:])
+        self.chat[n] = replace(self.chat[n], gone=True)
+
     async def typing(self, address: Address) -> None:
         self.typed.append((self._time(), address.chat_id))
         if self.typing_flood is not None:
@@ -159,7 +205,7 @@ class FakePlatform:
 
     def texts(self, chat_id: str | None = None) -> list[str]:
         """What the people see, oldest first."""
-        return [s.text for s in self.chat if chat_id in (None, s.address.chat_id)]
+        return [s.text for s in self.chat if not s.gone and chat_id in (None, s.address.chat_id)]
 
     async def wait_for(self, count: int, seconds: float = 20) -> None:
         """Until the chats hold so many messages (in real time: for stores with threads)."""
@@ -168,7 +214,36 @@ class FakePlatform:
                 self._shown.clear()
                 await self._shown.wait()
 
+    def _show_preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        if self.previews == "draft":
+            self.drafts[address.chat_id, draft_id] = text
+            return None
+        if message_id is not None:
+            self._change(message_id, replace(self._message(message_id), text=text, gone=not text))
+            return message_id
+        self.chat.append(Sent(address, text, 0, self._time()))
+        return f"m{len(self.chat) - 1}"
+
+    def _message(self, message_id: str) -> Sent:
+        sent = self.chat[int(message_id[1:])]
+        if sent.gone:
+            raise EditRefused("message to edit not found")
+        return sent
+
+    def _change(self, message_id: str, sent: Sent) -> None:
+        self.chat[int(message_id[1:])] = sent
+        self._shown.set()
+
     def _show(self, address: Address, part: OutboxPart, repeat: bool) -> str:
+        for chat_id, draft_id in [key for key in self.drafts if key[0] == address.chat_id]:
+            del self.drafts[chat_id, draft_id]
+        edits = part.payload.get("edits")
+        if edits is not None:
+            changed = Sent(address, part.payload["text"], part.id, self._message(edits).at)
+            self._change(edits, changed)
+            return str(edits)
         if self.dedupes_sends:
             for n, sent in enumerate(self.chat):
                 if sent.part_id == part.id:

@@ -24,6 +24,8 @@ from gateway.platforms.contract import (
     OutboxPart,
     PartDraft,
     PlatformState,
+    PreviewBounds,
+    PreviewKind,
     Report,
     SendUnavailable,
 )
@@ -163,6 +165,17 @@ class ConsolePlatform:
         if not shown:
             raise SendUnavailable("no console is open")
         return self._ids.new("shown")
+
+    def preview_kind(self, address: Address) -> PreviewKind:
+        return "none"
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        return PreviewBounds(limit=4096, calls=1, seconds=1.0)
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        return None
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         raise FetchRefused("the console brings no files")

@@ -8,6 +8,7 @@ from collections import OrderedDict
 
 from agent.ports import Clock
 from gateway import texts
+from gateway.delivery.splitting import DISCORD_LIMIT
 from gateway.platforms.contract import (
     Address,
     Attachment,
@@ -18,6 +19,8 @@ from gateway.platforms.contract import (
     OutboxPart,
     PartDraft,
     PlatformState,
+    PreviewBounds,
+    PreviewKind,
     Report,
     SendError,
     SendFlood,
@@ -129,6 +132,17 @@ class DiscordPlatform:
         if len(self._last_sent) > _KEPT_CHANNELS:
             self._last_sent.popitem(last=False)
         return message_id
+
+    def preview_kind(self, address: Address) -> PreviewKind:
+        return "none"
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        return PreviewBounds(limit=DISCORD_LIMIT, calls=5, seconds=5.0)
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        return None
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         ref = parse_ref(attachment.ref)

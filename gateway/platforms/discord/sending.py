@@ -6,7 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.platforms.contract import SendFlood, SendRefused, SendUnavailable, SendUnknown
+from gateway.platforms.contract import (
+    ChatGone,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
 from gateway.platforms.discord.asking import shown
 from gateway.platforms.discord.reading import id_of
 from gateway.platforms.discord.source import PAGE_MESSAGES
@@ -211,4 +217,6 @@ def _send_error(exc: discord.HTTPException) -> Exception:
         return SendUnavailable(text)
     if exc.status >= 500 or exc.status == 408:
         return SendUnknown(text)
+    if exc.status == 403 or exc.code == _UNKNOWN_CHANNEL:
+        return ChatGone(text)
     return SendRefused(text)

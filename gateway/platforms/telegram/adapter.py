@@ -12,6 +12,7 @@ from typing import Any
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
 from gateway import texts
+from gateway.delivery.splitting import TELEGRAM_LIMIT
 from gateway.platforms.contract import (
     Address,
     Attachment,
@@ -24,6 +25,8 @@ from gateway.platforms.contract import (
     PlatformError,
     PlatformState,
     PlatformUnavailable,
+    PreviewBounds,
+    PreviewKind,
     Report,
     SendError,
     SendFlood,
@@ -121,6 +124,19 @@ class TelegramPlatform:
         if len(self._last_sent) > _KEPT_CHATS:
             self._last_sent.popitem(last=False)
         return message_id
+
+    def preview_kind(self, address: Address) -> PreviewKind:
+        return "none"
+
+    def preview_bounds(self, address: Address) -> PreviewBounds:
+        if address.chat_id.startswith("-"):  # groups and channels
+            return PreviewBounds(limit=TELEGRAM_LIMIT, calls=20, seconds=60.0)
+        return PreviewBounds(limit=TELEGRAM_LIMIT, calls=20, seconds=20.0)
+
+    async def preview(
+        self, address: Address, text: str, message_id: str | None, draft_id: int
+    ) -> str | None:
+        return None
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:

@@ -6,6 +6,7 @@ import logging
 
 from gateway import texts
 from gateway.platforms.contract import (
+    ChatGone,
     FetchError,
     FetchRefused,
     FetchUnavailable,
@@ -55,7 +56,7 @@ class Failures:
             case error.BadRequest():  # a NetworkError as well, so it has to be looked at first
                 return _bad_request(text)
             case error.Forbidden():
-                return SendRefused(text)
+                return ChatGone(text)
             case error.InvalidToken() | error.Conflict():
                 return SendUnavailable(text)
             case error.NetworkError() if _never_left(exc):
@@ -98,6 +99,8 @@ def _bad_request(text: str) -> Exception:
         return BadMarkup(text)
     if "replied" in lower and "not found" in lower:
         return NoSuchMessage(text)
+    if "chat not found" in lower or "peer_id_invalid" in lower or "chat was deleted" in lower:
+        return ChatGone(text)
     return SendRefused(text)
 
 
