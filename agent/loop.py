@@ -285,7 +285,7 @@ class _Turn:
 
     async def _run(self, call: ToolCall) -> Draft:
         self._observer.on_tool(call["function"]["name"])
-        return await self._tools.run(call, self._context)
+        return await self._tools.run(call, self._context, on_file=self._observer.on_file)
 
     async def _run_at_once(self, calls: Sequence[ToolCall]) -> None:
         """Run all, store each as soon as those before it are stored."""

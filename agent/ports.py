@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agent.approvals import Approver
 from agent.ledger import Purpose, RequestEntry
 from agent.messages import Draft, Message, Part, Row, ToolSchema
 from agent.sessions import (
@@ -242,6 +243,11 @@ class ToolContext:
     """The message that this turn answers; 0: unknown. Looking back means: before this one."""
     for_person: bool = True
     """Somebody waits for the answer and will think about it; False: a job's turn."""
+    place: str = ""
+    """Whose lasting things may be seen here: in a direct chat the person's (``owner``), elsewhere
+    those of this one place (its session key). "": nobody's."""
+    approver: Approver | None = None
+    """Whom to ask before something is done that needs a person's word; None: nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,8 @@ class ToolResult:
     is_error: bool = False
     pictures: tuple[Part, ...] = ()
     """Shown behind the text (`agent.attachments.picture_part`)."""
+    files: tuple[str, ...] = ()
+    """Kept files that go out with the answer (`agent.attachments.StoredFile.name`)."""
 
 
 class Tool(Protocol):
@@ -273,6 +281,16 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class PatientTool(Tool, Protocol):
+    """A tool with a deadline of its own, because it waits for a person or for slow work."""
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """In place of the registry's; None: it sees to its end itself."""
+        ...
+
+
 class TurnObserver(Protocol):
     """Sees a turn happen. All calls are made on the event loop, return at once, never raise."""
 
@@ -286,6 +304,10 @@ class TurnObserver(Protocol):
 
     def on_notice(self, text: str) -> None:
         """Something that the user should read (never part of the model's messages)."""
+        ...
+
+    def on_file(self, name: str) -> None:
+        """A kept file that the user should get with the answer; maybe one that was said before."""
         ...
 
 

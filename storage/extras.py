@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent.mail import Button, OutboxDraft
+from agent.mail import Address, Button, OutboxDraft
+from storage.places import Today, address_of_today
 
 
 def extras_of(draft: OutboxDraft) -> dict[str, Any]:
@@ -20,6 +21,8 @@ def extras_of(draft: OutboxDraft) -> dict[str, Any]:
         extras["interaction"] = draft.interaction
     if draft.edits_message_id is not None:
         extras["edits"] = draft.edits_message_id
+    if draft.asks:
+        extras["asks"] = True
     return extras
 
 
@@ -31,4 +34,18 @@ def with_extras(draft: OutboxDraft, extras: Mapping[str, Any]) -> OutboxDraft:
         files=tuple(extras.get("files", ())),
         interaction=extras.get("interaction"),
         edits_message_id=extras.get("edits"),
+        asks=extras.get("asks") is True,
     )
+
+
+def in_place_of(
+    message_id: str, place: Address, drafts: Sequence[OutboxDraft], today: Today
+) -> list[OutboxDraft]:
+    """These answers, the first that goes to this place in the place of this message."""
+    found = list(drafts)
+    for n, draft in enumerate(found):
+        address = address_of_today(draft.address, today)
+        if replace(address, reply_to_message_id=None) == place:
+            found[n] = replace(draft, edits_message_id=message_id)
+            break
+    return found

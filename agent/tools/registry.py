@@ -12,7 +12,7 @@ from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ToolError
 from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
 from agent.messages import Content, Draft, Message, Part, ToolCall, ToolSchema, clean_text
-from agent.ports import Tool, ToolContext, ToolResult
+from agent.ports import PatientTool, Tool, ToolContext, ToolResult
 from agent.tools.arguments import problem_with
 
 log = logging.getLogger(__name__)
@@ -49,14 +49,25 @@ class ToolRegistry:
         """Sorted by name, constant for the life of the process."""
         return tuple(tool.schema for tool in self._tools.values())
 
-    async def run(self, call: ToolCall, context: ToolContext) -> Draft:
+    async def run(
+        self,
+        call: ToolCall,
+        context: ToolContext,
+        *,
+        on_file: Callable[[str], None] | None = None,
+    ) -> Draft:
         """Run one call; its tool message, whole as said and capped as sent.
+
+        ``on_file`` is told of each file that the call wants to go out with the answer.
 
         Raises:
             asyncio.CancelledError: the user said stop.
         """
         name = call["function"]["name"]
         result = await self._result(name, call["function"]["arguments"], context)
+        if on_file is not None:
+            for file in result.files:
+                on_file(file)
         text = clean_text(result.text)
         if not text.strip():
             text = NO_OUTPUT
@@ -86,13 +97,14 @@ class ToolRegistry:
             problem = problem or problem_with(values, tool.schema.parameters)
             if problem:
                 return _error(f"invalid arguments for {name}: {problem}")
-            async with asyncio.timeout(self._deadline_seconds) as deadline:
+            seconds = self._deadline_of(tool)
+            async with asyncio.timeout(seconds) as deadline:
                 return await tool.run(values, context)
         except ToolError as exc:
             return _error(str(exc))
         except TimeoutError as exc:
             if deadline.expired():
-                return _error(f"{name} took longer than {self._deadline_seconds:g} s")
+                return _error(f"{name} took longer than {seconds or 0:g} s")
             return self._failed(name, exc)
         except asyncio.CancelledError as exc:
             task = asyncio.current_task()
@@ -102,6 +114,9 @@ class ToolRegistry:
             return self._failed(name, exc)
         except Exception as exc:  # noqa: BLE001 - a tool is a supervised border: its bug ends its call
             return self._failed(name, exc)
+
+    def _deadline_of(self, tool: Tool) -> float | None:
+        return tool.deadline_seconds if isinstance(tool, PatientTool) else self._deadline_seconds
 
     @staticmethod
     def _failed(name: str, exc: BaseException) -> ToolResult:

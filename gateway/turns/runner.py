@@ -6,10 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from agent.approvals import Approver
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
-from agent.mail import Address, InboxItem, OutboxDraft
+from agent.mail import Address, InboxItem, InboxRecord, OutboxDraft
 from agent.messages import Draft
 from agent.ports import Clock, Steering
 from agent.sessions import (
@@ -40,6 +41,8 @@ from gateway.turns.words import said
 log = logging.getLogger(__name__)
 
 Load = Callable[[], Awaitable[LoadedSession]]
+ApproverFor = Callable[[InboxRecord, str, StopSignal], Approver]
+"""Who asks the sender of a row, for a turn of this conversation with this signal."""
 
 
 class TurnRunner:
@@ -60,6 +63,7 @@ class TurnRunner:
         accounts: Accounts | None = None,
         enclosures: Enclosures | None = None,
         settings: TurnSettings | None = None,
+        approver_for: ApproverFor | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
         on_ended: Callable[[str, float], None] = lambda outcome, seconds: None,
         on_answered: Callable[[str, TurnResult], None] = lambda conversation_id, result: None,
@@ -68,6 +72,7 @@ class TurnRunner:
 
         ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
         ``enclosures``: takes in the files on messages; None: they are not looked at.
+        ``approver_for``: whom tools ask before they act; None: nobody, so they do not.
         ``on_over``: told of each conversation whose turn has ended.
         ``on_ended``: told how each turn ended, and how many seconds it took.
         ``on_answered``: told of each that came to its normal end, when its answer is handed over.
@@ -83,6 +88,7 @@ class TurnRunner:
         self._clock = clock
         self._settling = Settling(sessions, mailbox, delivery, clock)
         self._accounts = accounts
+        self._approver_for = approver_for
         self._on_over = on_over
         self._on_ended = on_ended
         self._on_answered = on_answered
@@ -116,7 +122,8 @@ class TurnRunner:
             items, stop, lambda: self._sessions.begin_turn(opening)
         )
         if ticket is not None:
-            await self._carry(Task(ticket, items, stop, observer, steering), self._loaded(ticket))
+            task = self._task(ticket, items, stop, observer, steering)
+            await self._carry(task, self._loaded(ticket))
 
     async def retry(
         self, item: InboxItem, stop: StopSignal, steering: Steering | None = None
@@ -130,9 +137,8 @@ class TurnRunner:
             items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING
         )
         if ticket is not None:
-            await self._carry(
-                Task(ticket, items, stop, Collected(), steering), self._loaded(ticket)
-            )
+            task = self._task(ticket, items, stop, Collected(), steering)
+            await self._carry(task, self._loaded(ticket))
 
     async def resume(
         self,
@@ -146,7 +152,7 @@ class TurnRunner:
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             log.info("turn resumed", extra={"crashes": turn.crashes})
         await self._carry(
-            Task(ticket, items, stop, Collected(), steering),
+            self._task(ticket, items, stop, Collected(), steering),
             lambda: self._sessions.resume_turn(ticket),
         )
 
@@ -165,6 +171,19 @@ class TurnRunner:
         self._delivery.hand_over(items)
 
     # one turn
+
+    def _task(
+        self,
+        ticket: TurnTicket,
+        items: Sequence[InboxItem],
+        stop: StopSignal,
+        observer: Collected,
+        steering: Steering | None,
+    ) -> Task:
+        approver = None
+        if self._approver_for is not None and items:
+            approver = self._approver_for(items[-1].record, ticket.conversation_id, stop)
+        return Task(ticket, items, stop, observer, steering, approver)
 
     async def _carry(self, task: Task, load: Load) -> None:
         ticket = task.ticket

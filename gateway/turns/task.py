@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.approvals import Approver
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem
 from agent.ports import Compactor, Steering, ToolContext, TurnObserver
@@ -58,6 +59,8 @@ class Collected:
     """Collects what the user should read beside the answer."""
 
     notices: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    """Kept files that go out with the answer."""
 
     def on_text(self, delta: str) -> None:
         """Nothing is streamed yet."""
@@ -69,6 +72,10 @@ class Collected:
         if text and text not in self.notices:
             self.notices.append(text)
 
+    def on_file(self, name: str) -> None:
+        if name not in self.files:
+            self.files.append(name)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -79,6 +86,7 @@ class Task:
     stop: StopSignal
     observer: Collected
     steering: Steering | None
+    approver: Approver | None = None
 
     @property
     def address(self) -> Address:
@@ -93,10 +101,14 @@ class Task:
     @property
     def context(self) -> ToolContext:
         """Where its tools are called."""
+        record = self.items[-1].record
+        direct = record.payload.get("chat_kind") == "direct"
         return ToolContext(
             conversation_id=self.ticket.conversation_id,
             owner=self.owner,
-            direct_chat=self.items[-1].record.payload.get("chat_kind") == "direct",
+            direct_chat=direct,
             turn_id=self.ticket.turn_id,
             user_row_id=self.ticket.user_row_id,
+            place=self.owner if direct else record.session_key,
+            approver=self.approver,
         )

@@ -86,6 +86,8 @@ class Watcher:
     def on_tool(self, name: str) -> None:
         pass
 
+    def on_file(self, name: str) -> None: ...
+
     def on_notice(self, text: str) -> None:
         self.notices.append(text)
 

@@ -57,6 +57,8 @@ class Silent:
     def on_tool(self, name: str) -> None:
         """Of no interest here."""
 
+    def on_file(self, name: str) -> None: ...
+
     def on_notice(self, text: str) -> None:
         self.notices.append(text)
 
