@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
@@ -19,7 +20,12 @@ MAX_PAGES_AT_ONCE = 50
 
 
 def bound_this_process() -> None:
-    """What a document may take; where the system has no such limits, only the parent's deadline."""
+    """What a document may take; where the system has no such limits, only the parent's deadline.
+
+    Where memory runs out all the same, this process is the one to go, and not the daemon.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415 - not on every system
 

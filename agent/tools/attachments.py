@@ -63,6 +63,8 @@ class OpenAttachmentTool:
         self._page_tokens = page_tokens
         self._pictures = pictures or PictureMaker()
         self._threads = DaemonThreads(2, name="text")
+        self._one_pdf = asyncio.Semaphore(1)
+        """Its process may take half of the memory that a whole service is given."""
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         name = _name(str(arguments["name"]))
@@ -118,11 +120,14 @@ class OpenAttachmentTool:
         self, file: StoredFile, data: bytes, page: int, offset: int, limit: int
     ) -> ToolResult:
         room = self._page_tokens()
+        most = min(limit, room * 4)
         try:
-            found = await pdf_text(data, page=page, offset=offset, max_chars=min(limit, room * 4))
-            if estimate_tokens_rough(found.text) > room:  # a script with more tokens a letter
-                fits = max(1, min(limit, room * 4) * room // estimate_tokens_rough(found.text))
-                found = await pdf_text(data, page=page, offset=offset, max_chars=fits)
+            async with self._one_pdf:
+                found = await pdf_text(data, page=page, offset=offset, max_chars=most)
+                tokens = estimate_tokens_rough(found.text)
+                if tokens > room:  # a script with more tokens a letter
+                    fits = max(1, most * room // tokens)
+                    found = await pdf_text(data, page=page, offset=offset, max_chars=fits)
         except DocumentUnreadable as exc:
             raise ToolError(f"{_what(file)} can not be read: {exc}") from exc
         text = f"{_what(file)}, {found.pages} pages\n{clean_text(found.text)}"

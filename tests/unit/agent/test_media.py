@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sys
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from agent.media.documents import DocumentUnreadable, PdfText, decoded, pdf_text
 from agent.media.kinds import BINARY, PDF, PLAIN_TEXT, SHOWN_TYPES, media_type_of, picture_size
+from agent.media.pdf_reader import MAX_MEMORY_BYTES
 from agent.media.pictures import (
     LONG_SIDE_PIXELS,
     MAX_SHOWN_BYTES,
@@ -255,3 +258,19 @@ async def test_a_stop_ends_the_process() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="not on this system")
+async def test_the_reader_of_a_document_is_the_one_to_go_when_memory_ends() -> None:
+    """In a process of its own, as it is bound for good."""
+    script = (
+        "from pathlib import Path; import resource; from agent.media import pdf_reader;"
+        "pdf_reader.bound_this_process();"
+        "print(Path('/proc/self/oom_score_adj').read_text().strip(),"
+        " resource.getrlimit(resource.RLIMIT_AS)[0])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", script), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.decode().split() == ["1000", str(MAX_MEMORY_BYTES)]

@@ -247,6 +247,10 @@ class TestUnit:
         assert int(self.value("TimeoutStopSec")) >= Config().gateway.drain_seconds + 30
         assert self.value("KillMode") == "mixed"
 
+    def test_a_document_that_takes_all_memory_stops_no_daemon(self) -> None:
+        """Left alone, systemd stops a whole service for one process that was out of memory."""
+        assert self.value("OOMPolicy") == "continue"
+
     def test_what_a_person_has_to_heal_is_not_restarted(self) -> None:
         codes = self.value("RestartPreventExitStatus").split()
         assert set(codes) == {str(exits.HOME_IN_USE), str(exits.BAD_CONFIG)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from agent.attachments import StoredFile, picture_name, picture_part
 from agent.errors import StoreUnavailable
+from agent.media.documents import PdfText
 from agent.messages import ToolSchema, text_of
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ToolContext, ToolResult
@@ -162,3 +164,21 @@ async def test_what_is_not_there_or_not_to_be_had_is_said() -> None:
     tool = OpenAttachmentTool(Broken(FakeClock()), page_tokens=lambda: ROOM)
     scene.registry = ToolRegistry([tool])
     assert "right now" in text_of(await scene.open("0" * 32))
+
+
+async def test_one_pdf_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take much memory, whoever else reads one."""
+    under_way: list[int] = []
+
+    async def slow(data: bytes, **_: Any) -> PdfText:
+        under_way.append(len(under_way) + 1)
+        await asyncio.sleep(0)
+        assert len(under_way) == 1
+        under_way.pop()
+        return PdfText("words", 1, None)
+
+    monkeypatch.setattr("agent.tools.attachments.pdf_text", slow)
+    scene = Scene()
+    name = await scene.keep(pdf(["a"]), "application/pdf", "b.pdf")
+    answers = await asyncio.gather(*(scene.open(name) for _ in range(3)))
+    assert answers == ['"b.pdf", 1 pages\nwords'] * 3
