@@ -27,7 +27,12 @@ class _Lane:
     waiting: deque[Job] = field(default_factory=deque)
     running: Run | None = None
     beside: list[Run] = field(default_factory=list)
-    """Of a lane that has become one with this: nothing begins here before they are over."""
+    """Of lanes that have become one with this: nothing begins here before they are over."""
+
+    def runs(self) -> list[Run]:
+        """All that is not over."""
+        own = [self.running] if self.running is not None else []
+        return [run for run in (*own, *self.beside) if not run.over.done()]
 
 
 class Lanes:
@@ -100,7 +105,7 @@ class Lanes:
         lane = self._lanes.get(job.key)
         if lane is None or lane.running is None or lane.running.job is not job:
             return None
-        if any(not run.over.done() for run in lane.beside):
+        if len(lane.runs()) > 1:
             return None
         return lane.waiting[0] if lane.waiting else None
 
@@ -150,9 +155,8 @@ class Lanes:
         lane = self._lanes.get(key)
         if lane is None or lane.running is None:
             return None
-        for run in lane.beside:
+        for run in lane.runs():
             run.ask(StopReason.USER)
-        lane.running.ask(StopReason.USER)
         return lane.running.over
 
     def merge(self, old: str, new: str) -> None:
@@ -165,15 +169,15 @@ class Lanes:
             return
         del self._lanes[old]
         lane.key = new
-        for job in (*lane.waiting, *([lane.running.job] if lane.running else ())):
+        moving = lane.runs()
+        for job in (*lane.waiting, *(run.job for run in moving)):
             job.key = new
         if there is None:
             self._lanes[new] = lane
             return
-        if lane.running is not None:
-            there.beside.append(lane.running)
-            if there.running is not None and there.running.began_at is not None:
-                lane.beside.append(there.running)  # it waits for nobody any more
+        # What has begun waits for nobody any more.
+        lane.beside += [run for run in there.runs() if run.began_at is not None]
+        there.beside += moving
         there.waiting = deque(sorted([*lane.waiting, *there.waiting], key=_first_row))
         lane.waiting.clear()
 
@@ -223,6 +227,11 @@ class Lanes:
                 lane.running = None
                 if not run.over.done():
                     run.over.set_result(None)
+            while not lane.waiting and (others := lane.runs()):
+                # It is the lane's as if it had been put here: a stop finds it, what comes waits.
+                lane.running = others[0]
+                await asyncio.wait({lane.running.over})
+                lane.running = None
             # No await from here to the next job: a stop always meets the job it was meant for.
             ready = lane.waiting and not self._held
             run = self._start(lane, lane.waiting.popleft()) if ready else None
@@ -235,13 +244,14 @@ class Lanes:
         A stop ends every wait but that for what runs beside it, which has been told as well.
         """
         while not self._held:
-            lane.beside = [r for r in lane.beside if not r.over.done()]
+            others = [r for r in lane.runs() if r is not run]
             told = run.stop.reason is not None
             pause = run.job.ready_at - self._clock.monotonic()
             if pause > 0 and not told:
                 await self._rest(run, pause)
-            elif lane.beside:
-                await self._rest(run, None, [r.over for r in lane.beside])
+            elif others:
+                self._slots.give_back(run.number)  # they may be waiting for just this place
+                await self._rest(run, None, [r.over for r in others])
             elif not told and not self._slots.take(run.number, run.wake.set):
                 await self._rest(run, None)
             else:

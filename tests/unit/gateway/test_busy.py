@@ -681,6 +681,92 @@ async def test_two_lanes_that_become_one_wait_for_both(clock: FakeClock) -> None
     assert len(lanes) == 0
 
 
+class Gated:
+    """Jobs of lanes that end when a test says so; it counts how many run at once."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self.begun: list[str] = []
+        self._gates: dict[str, asyncio.Event] = {}
+
+    def job(self, name: str) -> Job:
+        self._gates[name] = asyncio.Event()
+
+        async def run(stop: StopSignal) -> None:
+            self.begun.append(name)
+            self.running.add(name)
+            waits = {asyncio.ensure_future(w) for w in (self._gates[name].wait(), stop.wait())}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            self.running.discard(name)
+
+        return Job(run, name)
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self._gates[name].set()
+
+
+async def test_a_lane_stays_as_long_as_anything_of_it_runs(clock: FakeClock) -> None:
+    """Of two lanes that became one, the shorter job is over first, and then something comes."""
+    lanes, jobs = Lanes(clock), Gated()
+    lanes.put("old", jobs.job("a"))
+    lanes.put("new", jobs.job("b"))
+    await clock.advance(0)
+    lanes.merge("old", "new")
+    jobs.end("b")
+    await clock.advance(0)
+    assert lanes.busy("new")
+    lanes.put("new", jobs.job("c"))
+    await clock.advance(0)
+    assert jobs.running == {"a"}
+    jobs.end("a")
+    await clock.advance(0)
+    assert jobs.running == {"c"}
+    jobs.end("c")
+    await clock.advance(0)
+    assert len(lanes) == 0
+
+
+async def test_a_stop_finds_what_runs_beside(clock: FakeClock) -> None:
+    lanes, jobs = Lanes(clock), Gated()
+    lanes.put("old", jobs.job("a"))
+    lanes.put("new", jobs.job("b"))
+    await clock.advance(0)
+    lanes.merge("old", "new")
+    jobs.end("b")
+    await clock.advance(0)
+    over = lanes.stop("new")
+    assert over is not None
+    await asyncio.wait({over})
+    assert jobs.running == set()
+    await clock.advance(0)
+    assert len(lanes) == 0
+
+
+@pytest.mark.parametrize("ending", ["abc", "bca", "cab", "acb", "bac", "cba"])
+async def test_lanes_that_become_one_after_another_wait_for_all(
+    clock: FakeClock, ending: str
+) -> None:
+    lanes, jobs = Lanes(clock), Gated()
+    for key in "abc":
+        lanes.put(key, jobs.job(key))
+    await clock.advance(0)
+    lanes.merge("a", "b")
+    lanes.merge("b", "c")
+    lanes.put("c", jobs.job("d"))
+    for n, name in enumerate(ending):
+        await clock.advance(0)
+        assert jobs.running == set(ending[n:])
+        jobs.end(name)
+    await clock.advance(0)
+    assert jobs.running == {"d"}
+    jobs.end("d")
+    await clock.advance(0)
+    assert len(lanes) == 0
+
+
 async def test_so_many_at_once_and_fair_between_chats(clock: FakeClock) -> None:
     lanes = Lanes(clock, at_once=3)
     running = most = 0
