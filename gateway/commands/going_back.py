@@ -11,6 +11,7 @@ from agent.messages import is_real_user, text_of
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.contract import Answer, AskAgain, Call, CommandHost, Settled
+from gateway.intake.records import answer_to
 
 
 async def undo(host: CommandHost, call: Call) -> Answer:
@@ -26,7 +27,7 @@ async def undo(host: CommandHost, call: Call) -> Answer:
     can_uncompress = bool(await host.lineages.uncompressed(conversation.tip_session_id))
 
     def words(undone: Undone) -> OutboxDraft:
-        return OutboxDraft(call.record.address, _told(undone, turns, can_uncompress), "command")
+        return answer_to(call.record, _told(undone, turns, can_uncompress), "command")
 
     try:
         undone = await host.lineages.undo(

@@ -67,6 +67,10 @@ class Gate:
                 self._moved[bot], self._paired[platform] = moved, paired
                 self._read_at[bot] = before
 
+    def is_up_to_date(self, platform: str, bot_id: str) -> bool:
+        """Is what the store has learned of this bot known as it is now?"""
+        return self._read_at.get((platform, bot_id)) == self._changes
+
     async def learn_all(self, bots: Iterable[Bot]) -> None:
         """The same for several."""
         for bot in set(bots):

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agent.mail import Cursor, InboxItem, InboxRecord, OutboxDraft, OutboxItem
+from agent.mail import Cursor, InboxItem, InboxRecord, OutboxItem
 from agent.messages import is_blank
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock
@@ -19,7 +19,7 @@ from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.pairing import PairingDesk
-from gateway.intake.records import COMMAND, MESSAGE, record_of
+from gateway.intake.records import COMMAND, MESSAGE, answer_to, record_of
 from gateway.intake.wording import readable, readable_message
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import finish
@@ -101,20 +101,26 @@ class GatewayIntake:
         self._told_full: set[str] = set()
         self._known_channels: dict[tuple[str, str], set[str]] = {}
 
-    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+    def admits(self, message: InboundMessage) -> bool | None:
+        if self._gate.decide(message).allowed:
+            return True
+        return False if self._gate.is_up_to_date(message.platform, message.bot_id) else None
+
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> bool:
         policy = await self._pass_gate(message)
         if policy is None:
             await self._pairing.knock(message)
             await self._pass_by_stranger(cursor)
-            return
+            return False
         command = _command_in(message)
         if _is_of_no_interest(message, policy, command):
             await self._pass_by(cursor)
-            return
+            return False
         record = self._record(message, policy, COMMAND if command is not None else MESSAGE)
         # Shielded: a platform that is cancelled behind the commit never asks again about a message
         # whose cursor has moved, so what is stored has to reach its lane.
         await finish(self._take(record, cursor))
+        return True
 
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
@@ -225,14 +231,15 @@ class GatewayIntake:
     async def _refuse_full(self, item: InboxItem) -> None:
         key = item.record.session_key
         log.warning("queue is full", extra={"inbox_id": item.id})
-        if key in self._told_full:
+        # What came by an interaction waits for an answer of its own.
+        if key in self._told_full and not item.record.payload.get("interaction"):
             await self._mailbox.answer_inbox([item.id])
             return
         await self._answer(item, texts.queue_full(self._limits.queue_limit))
         self._told_full.add(key)
 
     async def _answer(self, item: InboxItem, text: str) -> None:
-        draft = OutboxDraft(item.record.address, text, "notice")
+        draft = answer_to(item.record, text, "notice")
         self._hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
 
     async def _is_stranded(self, inbox_id: int) -> bool:

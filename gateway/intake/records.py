@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from agent.mail import Address, InboxRecord
+from agent.mail import Address, InboxRecord, OutboxDraft, OutboxKind
 from gateway.intake.keys import key_for, owner_of
 from gateway.platforms.contract import Attachment, InboundMessage
 
@@ -44,6 +44,7 @@ def record_of(
             "attachments": [asdict(attachment) for attachment in message.attachments],
             "album_id": message.album_id,
             "text_limit": message.text_limit,
+            "interaction": message.interaction,
         },
     )
 
@@ -71,7 +72,13 @@ def message_of(record: InboxRecord) -> InboundMessage:
         attachments=attachments_of(record),
         album_id=payload.get("album_id"),
         text_limit=payload.get("text_limit"),
+        interaction=payload.get("interaction"),
     )
+
+
+def answer_to(record: InboxRecord, text: str, kind: OutboxKind) -> OutboxDraft:
+    """What is owed to whoever said this, in the way in which it was said."""
+    return OutboxDraft(record.address, text, kind, interaction=record.payload.get("interaction"))
 
 
 def attachments_of(record: InboxRecord) -> tuple[Attachment, ...]:

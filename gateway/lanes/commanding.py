@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable
 
 from agent.errors import StoreUnavailable
-from agent.mail import InboxItem, InboxRecord, OutboxDraft
+from agent.mail import InboxItem, InboxRecord
 from agent.ports import Clock
 from gateway import texts
 from gateway.commands import registry
@@ -15,7 +15,7 @@ from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHo
 from gateway.delivery.outbox import Delivery
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
-from gateway.intake.records import is_shared, message_of
+from gateway.intake.records import answer_to, is_shared, message_of
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.tasks import Completed, Stopped, StopReason, StopSignal, run_stoppable
 from gateway.turns.settling import Settling
@@ -53,7 +53,7 @@ class Commanding:
             case Settled(owed):
                 self._delivery.hand_over(owed)
             case str():
-                draft = OutboxDraft(item.record.address, answer, "command")
+                draft = answer_to(item.record, answer, "command")
                 await self._settling.answer([item], draft, stop)
             case None:
                 pass  # if the row is still new, the command runs again at the next start

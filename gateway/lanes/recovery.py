@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.mail import InboxItem, OutboxDraft
+from agent.mail import InboxItem
 from agent.ports import Clock
 from agent.sessions import InterruptedTurn
 from agent.store_ports import Mailbox, SessionStore
@@ -17,7 +17,7 @@ from gateway.commands import registry
 from gateway.delivery.outbox import Delivery
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
-from gateway.intake.records import COMMAND, message_of
+from gateway.intake.records import COMMAND, answer_to, message_of
 from gateway.lanes.dispatch import Dispatch
 from gateway.turns.runner import TurnRunner
 
@@ -137,7 +137,7 @@ class Recovery:
                 # This start is what it asks for: whatever brought it here, it can not go round.
                 await self._mailbox.await_restart(item.id)
             elif item.id in settled:
-                draft = OutboxDraft(item.record.address, texts.STOPPED, "command")
+                draft = answer_to(item.record, texts.STOPPED, "command")
                 self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
             else:
                 self._dispatch.replay(item)

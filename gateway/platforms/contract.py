@@ -161,15 +161,25 @@ class InboundMessage:
     """Messages of one sender with the same one are one message in pieces."""
     text_limit: int | None = None
     """In UTF-16 units: where the platform's clients cut a long text into several messages."""
+    interaction: str | None = None
+    """The platform's key to answer a command of its native menu, or a button, in its own way."""
 
 
 class Intake(Protocol):
     """Where a platform hands in what it received."""
 
-    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+    def admits(self, message: InboundMessage) -> bool | None:
+        """May this sender talk here, by what is known in memory? For what must be answered at once.
+
+        None: as far as is known not, but the store may know better; `receive` will tell. Allowed
+        by something that has been taken back a moment ago counts as allowed; `receive` refuses it.
+        """
+        ...
+
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> bool:
         """Gate, store, hand on. When this returns, the platform may forget the update.
 
-        Returns as well for what is refused or of no interest (the cursor has moved then, too).
+        False: refused, or of no interest (the cursor has moved then, too).
 
         Raises:
             StoreUnavailable: not stored; the platform must keep the update and try again.

@@ -26,11 +26,19 @@ class RecordingIntake:
         self.failures = 0
         """So many calls fail before the store is there again."""
         self.refuse: Callable[[InboundMessage], Exception | None] = lambda _message: None
+        self.admitted: Callable[[InboundMessage], bool | None] = lambda _message: True
+        self.takes: Callable[[InboundMessage], bool] = lambda _message: True
+        self.asked: list[InboundMessage] = []
+        """Whom `admits` was asked about."""
         self.gate: asyncio.Event | None = None
         """While set and not open, `receive` waits in front of its commit."""
         self._news = asyncio.Event()
 
-    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+    def admits(self, message: InboundMessage) -> bool | None:
+        self.asked.append(message)
+        return self.admitted(message)
+
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> bool:
         if self.gate is not None:
             self.events.append(f"waiting {message.text}")
             self._changed()
@@ -40,6 +48,8 @@ class RecordingIntake:
         error = self.refuse(message)
         if error is not None:
             raise error
+        if not self.takes(message):
+            return False
         known = {(m.chat_id, m.message_id) for m in self.messages}
         double = (message.chat_id, message.message_id) in known
         (self.doubles if double else self.messages).append(message)
@@ -47,6 +57,7 @@ class RecordingIntake:
             self.stored[cursor.channel_id] = cursor.message_id
         self.events.append(f"stored {message.text}")
         self._changed()
+        return True
 
     async def quarantine(
         self, platform: str, bot_id: str, update_id: str, raw: str, reason: str

@@ -33,7 +33,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 MAX_RAW_CHARS = 100_000
 
 Convert = Callable[[Mapping[str, Any]], News | None]
-_Store = Callable[[], Awaitable[None]]
+_Store = Callable[[], Awaitable[object]]
 _Keep = Callable[[_Store], Awaitable[None]]
 """How a store that takes nothing is met: by waiting for it, or by giving up."""
 
@@ -125,6 +125,7 @@ class Incoming:
             return _Unreadable(f"unreadable: {type(exc).__name__} in {_where(exc)}")
 
     async def _take(self, update: Any, news: News | _Unreadable | None, keep: _Keep) -> None:
+        give: _Store
         match news:
             case None:
                 return
@@ -151,7 +152,7 @@ class Incoming:
         shown = f"?{sha256(raw.encode()).hexdigest()[:16]}" if number is None else str(number)
         await keep(lambda: self._intake.quarantine(PLATFORM, self._bot_id, shown, raw, reason))
 
-    async def _until_stored(self, store: Callable[[], Awaitable[None]]) -> None:
+    async def _until_stored(self, store: _Store) -> None:
         """Try until the store takes it. Telegram keeps the update as long as we do not move on."""
         try:
             await store()
@@ -164,7 +165,7 @@ class Incoming:
             if not self._waiting:
                 self._report(PlatformState.RUNNING, "")
 
-    async def _keep_trying(self, store: Callable[[], Awaitable[None]]) -> None:
+    async def _keep_trying(self, store: _Store) -> None:
         count = 0
         while True:
             count += 1

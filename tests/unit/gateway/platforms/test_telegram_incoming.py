@@ -96,12 +96,13 @@ class CountingIntake(RecordingIntake):
         self.under_way = 0
         self.most_under_way = 0
 
-    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> None:
+    async def receive(self, message: InboundMessage, cursor: Cursor | None = None) -> bool:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(0)
         self.numbers.setdefault(message.chat_id, []).append(int(message.message_id))
         self.under_way -= 1
+        return True
 
 
 class Backlog:

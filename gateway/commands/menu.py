@@ -1,0 +1,42 @@
+"""Owns the commands as a platform's native menu shows them (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.commands.contract import Command
+
+
+@dataclass(frozen=True, slots=True)
+class MenuEntry:
+    """One command of the menu."""
+
+    name: str
+    help: str
+    usage: str = ""
+    """What may stand behind its name: ``[focus]``, ``[on|off|inherit]``."""
+    private: bool = False
+    """Its answer only concerns whoever asked: among others it is shown to nobody else."""
+    asks_again: bool = False
+    """It has no answer of its own: a turn comes of it."""
+    admin_only: bool = False
+
+
+PRIVATE = frozenset({"status", "context", "lineage", "sessions", "whoami", "usage", "help"})
+ASKS_AGAIN = frozenset({"retry"})
+
+
+def entries(commands: Mapping[str, Command]) -> tuple[MenuEntry, ...]:
+    """The menu, in the order of the list."""
+    return tuple(
+        MenuEntry(
+            command.name,
+            command.help,
+            command.usage,
+            private=command.name in PRIVATE,
+            asks_again=command.name in ASKS_AGAIN,
+            admin_only=command.admin_only,
+        )
+        for command in commands.values()
+    )
