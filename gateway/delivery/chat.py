@@ -97,6 +97,10 @@ class _Leaving(Exception):
     """The daemon stops; what is not sent stays owed."""
 
 
+class _NotAwaited(Exception):
+    """A question that nobody waits for an answer to any more."""
+
+
 @dataclass(slots=True)
 class ChatSender:
     """The owed answers of one chat, oldest first."""
@@ -107,6 +111,8 @@ class ChatSender:
     budget: FloodBudget
     settings: DeliverySettings
     jitter: Callable[[], float]
+    awaited: Callable[[int], bool]
+    """Does anybody still wait for an answer to this question (by its id in the outbox)?"""
     items: deque[OutboxItem] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
@@ -144,12 +150,20 @@ class ChatSender:
             await self._deliver(item)
         except _Leaving:
             raise
+        except _NotAwaited:
+            log.info("a question was not sent: it is over", extra={"outbox_id": item.id})
+            await self._give_up(item, "it is over")
         except Exception:  # the supervised border: the answers behind this one still go out
             log.exception("delivery crashed; the answer stays owed", extra={"outbox_id": item.id})
             return False
         return True
 
+    def _still_awaited(self, item: OutboxItem) -> None:
+        if item.draft.asks and not self.awaited(item.id):
+            raise _NotAwaited
+
     async def _deliver(self, item: OutboxItem) -> None:
+        self._still_awaited(item)
         parts = await self._planned(item)
         doubtful: list[OutboxPart] = []
         before: str | None = None
@@ -213,6 +227,7 @@ class ChatSender:
                 await self._pause(wait, nudged=False)
             if self._halted:
                 raise _Leaving
+            self._still_awaited(item)
             await self._mark(part, "sending")
             tries.attempts += 1
             try:

@@ -41,12 +41,15 @@ class Delivery:
         clock: Clock,
         settings: DeliverySettings | None = None,
         jitter: Callable[[], float] = random.random,
+        awaited: Callable[[int], bool] = lambda outbox_id: False,
     ) -> None:
+        """``awaited``: does anybody here wait for an answer to this question (by its id)?"""
         self._mailbox = mailbox
         self._platforms = platforms
         self._clock = clock
         self._settings = settings or DeliverySettings()
         self._jitter = jitter
+        self._awaited = awaited
         self._senders: dict[ChatKey, ChatSender] = {}
         self._budgets: dict[ChatKey, FloodBudget] = {}
         self._tasks = TaskOwner(clock)
@@ -161,6 +164,7 @@ class Delivery:
             self._budget(key),
             self._settings,
             self._jitter,
+            self._awaited,
         )
         sender.items.append(item)
         # In a context of its own: the turn whose answer happens to be first is not the only one.
