@@ -349,8 +349,9 @@ class StoresInLockstep(RuleBasedStateMachine):
             )
             if deed in ("talk", "steered") or not tip or not tip.rows:
                 self._talk(key, f"fish {place}", steered=deed == "steered")
-            else:
+            elif all(row.id > 0 for row in tip.rows):
                 self._do(deed, key, tip)
+            # Else a stub is shown that is not stored while a turn is open: no host plans with it.
 
     def _talk(self, key: str, text: str, *, steered: bool) -> None:
         opening = TurnOpening(key, f"o:{key}", (), user(text), PREFIX)
