@@ -332,6 +332,10 @@ class Mailbox(Protocol):
         """Everything in state ``new``, oldest first."""
         ...
 
+    async def newest_items(self, platform: str, bot_id: str, *, among: int) -> list[InboxItem]:
+        """What this bot was sent of the newest ``among`` rows, in any state, oldest first."""
+        ...
+
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
         """These rows in any state, by id: where an interrupted turn's answer goes, and to whom.
 

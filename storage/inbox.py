@@ -135,6 +135,14 @@ def open_inbox(db: sqlite3.Connection) -> list[InboxItem]:
     return [_inbox_item(row) for row in db.execute(query)]
 
 
+def newest_items(db: sqlite3.Connection, platform: str, bot_id: str, among: int) -> list[InboxItem]:
+    query = (
+        f"{_INBOX} NOT INDEXED WHERE id > (SELECT max(id) FROM inbox) - ? AND platform = ?"
+        " AND bot_id = ? AND state <> 'quarantined' ORDER BY id"
+    )
+    return [_inbox_item(row) for row in db.execute(query, (among, platform, bot_id))]
+
+
 def inbox_items(db: sqlite3.Connection, inbox_ids: Sequence[int]) -> list[InboxItem]:
     wanted = json.dumps(list(inbox_ids))
     query = f"{_INBOX} WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'quarantined'"

@@ -393,6 +393,9 @@ class MemoryStore:
     async def open_inbox(self) -> list[InboxItem]:
         return self._mail.open_inbox()
 
+    async def newest_items(self, platform: str, bot_id: str, *, among: int) -> list[InboxItem]:
+        return self._mail.newest_items(platform, bot_id, among)
+
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
         return self._mail.inbox_items(inbox_ids)
 

@@ -137,6 +137,11 @@ class MemoryMailbox:
     def open_inbox(self) -> list[InboxItem]:
         return [item for item in self._inbox.values() if item.state == "new"]
 
+    def newest_items(self, platform: str, bot_id: str, among: int) -> list[InboxItem]:
+        newer = [item for item in self._inbox.values() if item.id >= self._next_inbox_id - among]
+        bot = (platform, bot_id)
+        return [i for i in newer if (i.record.address.platform, i.record.address.bot_id) == bot]
+
     def inbox_items(self, inbox_ids: Iterable[int]) -> list[InboxItem]:
         return [self._inbox[i] for i in sorted(set(inbox_ids)) if i in self._inbox]
 

@@ -395,6 +395,9 @@ class SqlStore(SqlArchive):
     async def open_inbox(self) -> list[InboxItem]:
         return await self._quick.read(inbox.open_inbox)
 
+    async def newest_items(self, platform: str, bot_id: str, *, among: int) -> list[InboxItem]:
+        return await self._quick.read(inbox.newest_items, platform, bot_id, among)
+
     async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
         return await self._quick.read(inbox.inbox_items, tuple(inbox_ids))
 

@@ -19,7 +19,7 @@ from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.pairing import PairingDesk
-from gateway.intake.records import COMMAND, MESSAGE, answer_to, record_of
+from gateway.intake.records import COMMAND, MESSAGE, answer_to, message_of, record_of
 from gateway.intake.wording import readable, readable_message
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import finish
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 REFUSED_TEXT_CHARS = 1_000
 """What is kept of a message that was too long to be taken."""
+LATELY_ROWS = 300
+"""Seconds of the busiest daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,10 @@ class GatewayIntake:
 
     async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._mailbox.moved_chats(platform, bot_id)
+
+    async def lately(self, platform: str, bot_id: str) -> list[InboundMessage]:
+        newest = await self._mailbox.newest_items(platform, bot_id, among=LATELY_ROWS)
+        return [message_of(item.record) for item in newest]
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         return await self._mailbox.cursors(platform, bot_id)

@@ -215,6 +215,16 @@ class Intake(Protocol):
         """
         ...
 
+    async def lately(self, platform: str, bot_id: str) -> list[InboundMessage]:
+        """Of the newest messages that were taken from anybody, those of this bot, oldest first.
+
+        So much that what was being said just before a restart is among it.
+
+        Raises:
+            StoreUnavailable: not known now.
+        """
+        ...
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         """Channel id → newest stored message id."""
         ...

@@ -35,6 +35,23 @@ class InboxContract:
             await store.accept(inbound(3, update_id="5", received_at=again.received_at))
         ).fresh
 
+    async def test_the_newest_of_a_bot(self, store: Store) -> None:
+        """In any state, oldest first; what could not be read and what others were sent counts."""
+        assert await store.newest_items("telegram", "7", among=5) == []
+        first = await store.accept(inbound(1))
+        await store.quarantine("telegram", "7", "77", "{", "not JSON")
+        for n, bot_id in ((2, "7"), (3, "8"), (4, "7")):
+            await store.accept(inbound(n, address=Address("telegram", bot_id, "111")))
+        await store.answer_inbox([first.inbox_id])
+
+        async def numbers(among: int) -> list[str]:
+            newest = await store.newest_items("telegram", "7", among=among)
+            return [item.record.message_id for item in newest]
+
+        assert await numbers(5) == await numbers(99) == ["1", "2", "4"]
+        assert await numbers(4) == await numbers(3) == ["2", "4"]
+        assert await numbers(2) == await numbers(1) == ["4"]
+
     async def test_a_message_is_itself_for_ever(self, store: Store) -> None:
         first = await store.accept(inbound(1, update_id="5", received_at=NOW))
         for n, apart in enumerate((0.0, WEEK + 1, 400 * DAY, -400 * DAY)):

@@ -80,6 +80,10 @@ class RecordingIntake:
         self._fail()
         return dict(self.moves)
 
+    async def lately(self, platform: str, bot_id: str) -> list[InboundMessage]:
+        self._fail()
+        return list(self.messages)
+
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         self._fail()
         return dict(self.stored)

@@ -94,6 +94,7 @@ class TelegramPlatform:
         incoming = Incoming(
             lambda update: convert(update, me), self._bot_id, intake, report, self._clock
         )
+        await incoming.remember()
         settings, clock = self._settings, self._clock
         if settings.webhook is not None:
             name = hook_name(settings.token.strip())

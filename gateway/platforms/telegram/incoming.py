@@ -60,16 +60,18 @@ class Incoming:
         self._waiting = 0
         """How many updates wait for the store."""
 
-    async def hand_in(self, update: Any) -> None:
-        """Any JSON value at all. When this returns, Telegram may forget the update.
-
-        Never fails: what can not be read, or breaks the intake, is put into quarantine, and while
-        the store takes nothing this waits (and says so).
-        """
-        await self._take(update, self._read(update), self._until_stored)
+    async def remember(self) -> None:
+        """What was said just before: pieces of it may still come."""
+        try:
+            lately = await self._intake.lately(PLATFORM, self._bot_id)
+        except StoreUnavailable:
+            log.warning("what was said lately is not known", extra={"platform": PLATFORM})
+            return
+        for message in lately:
+            self._pieces.complete(message)
 
     async def take(self, update: Any) -> None:
-        """As `hand_in`, but tried once.
+        """One of them, tried once; else as `hand_in_all`.
 
         Raises:
             StoreUnavailable: not stored; Telegram has to keep it.
@@ -88,8 +90,12 @@ class Incoming:
     async def hand_in_all(
         self, updates: Sequence[Any], on_stored: Callable[[], None] = lambda: None
     ) -> None:
-        """Many at once: each chat's in their order, the chats beside each other.
+        """Any JSON values at all. When this returns, Telegram may forget the updates.
 
+        Never fails: what can not be read, or breaks the intake, is put into quarantine, and while
+        the store takes nothing this waits (and says so).
+
+        Each chat's are handed in in their order, the chats beside each other.
         So the store commits them in groups, and a chat with a hundred messages holds up no other.
         ``on_stored`` is called after each.
         """

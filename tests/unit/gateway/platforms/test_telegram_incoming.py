@@ -204,7 +204,7 @@ async def test_the_store_is_away_everybody_waits_and_the_state_comes_back_once()
 async def test_cut_off_while_the_store_is_away_the_next_one_is_well_again() -> None:
     rig = Rig()
     rig.intake.failures = 1
-    task = asyncio.create_task(rig.incoming.hand_in(said(1)))
+    task = asyncio.create_task(rig.incoming.hand_in_all([said(1)]))
     await rig.reports.wait(PlatformState.DEGRADED)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -248,7 +248,7 @@ async def test_a_late_picture_of_an_album_belongs_to_it() -> None:
     rig = Rig()
     await rig.hand_in(picture(1, "@post_bot see"))
     await rig.hand_in(in_group(2, "talk"))
-    await rig.incoming.hand_in(picture(3))
+    await rig.incoming.hand_in_all([picture(3)])
     assert rig.addressed == [True, False, True]
 
 
@@ -290,15 +290,31 @@ async def test_a_piece_that_comes_again_is_told_the_same() -> None:
     rig = Rig()
     await rig.hand_in(to_bot(1, "x" * 4000))
     for _ in range(2):
-        await rig.incoming.hand_in(in_group(2, "the end"))
+        await rig.incoming.hand_in_all([in_group(2, "the end")])
     assert rig.addressed == [True, True]
     assert [message.addressed for message in rig.intake.doubles] == [True]
+
+
+async def test_a_restart_between_two_pieces_loses_none() -> None:
+    before, after = Rig(), Rig()
+    after.intake.messages = before.intake.messages
+    await before.hand_in(to_bot(1, "x" * 4_000), picture(2, "@post_bot look", "b"))
+    after.intake.failures = 1
+    await after.incoming.remember()  # not now: no reason to take nothing
+    await after.incoming.remember()
+    await after.hand_in(in_group(3, "the rest"), picture(4, "", "b"), picture(5, "", "c"))
+    assert after.addressed == [True, True, False, True, False]
+    again = Rig()
+    again.intake.messages = before.intake.messages[:1]
+    await again.incoming.remember()
+    await again.hand_in(in_group(3, "the rest"))
+    assert again.addressed == [True, True]
 
 
 async def test_what_is_remembered_of_pieces_is_bounded() -> None:
     rig = Rig()
     rig.incoming = Incoming(rig._convert, "42", CountingIntake(), rig.reports, rig.clock)
     for n in range(3_000):
-        await rig.incoming.hand_in(picture(n, "@post_bot x", album=str(n)))
+        await rig.incoming.hand_in_all([picture(n, "@post_bot x", album=str(n))])
     state = json.dumps([len(rig.incoming._pieces._albums), len(rig.incoming._pieces._newest)])
     assert state == "[1000, 1]"
