@@ -9,6 +9,7 @@ from typing import Protocol
 from agent.ledger import Ledger, LedgerReader
 from agent.lineages import Lineages, UsageTotals
 from agent.mail import (
+    Address,
     Cursor,
     InboxItem,
     InboxRecord,
@@ -230,6 +231,23 @@ class SessionStore(Ledger, Shelf, Protocol):
         """
         ...
 
+    async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
+        """Remember the message in which a running turn shows what it has so far; the newest counts.
+
+        To be stored before it is edited for the first time. Whatever ends the turn puts the first
+        answer that it owes to this chat (and thread) in the message's place.
+
+        False, and nothing is stored: the chat has got another id meanwhile.
+
+        Raises:
+            StaleTurn: the turn is not running any more.
+        """
+        ...
+
+    async def preview_of(self, ticket: TurnTicket) -> str | None:
+        """That message's id, also after a restart; None: there is none, or not any more."""
+        ...
+
     async def finish_turn(
         self,
         ticket: TurnTicket,
@@ -241,6 +259,8 @@ class SessionStore(Ledger, Shelf, Protocol):
         outbox: Sequence[OutboxDraft] = (),
     ) -> tuple[OutboxItem, ...]:
         """The second atomic step: final message, owed answers, inbox answered, turn over.
+
+        The first answer to the chat in which the turn has a preview edits that message.
 
         Raises:
             StaleTurn: the turn is not running any more; nothing is stored.
@@ -283,7 +303,7 @@ class Mailbox(Protocol):
 
         A repeat, by (platform, bot, kind, update) within a week or by (platform, bot, chat,
         message, kind), stores nothing and gives the first row's id; an empty ``message_id`` is no
-        message's. Cursors only move forward.
+        message's. Cursors only move forward. The receipt tells where the chat is today.
         """
         ...
 

@@ -20,6 +20,7 @@ from agent.lineages import (
     UsageTotals,
 )
 from agent.mail import (
+    Address,
     Cursor,
     InboxItem,
     InboxRecord,
@@ -355,6 +356,12 @@ class MemoryStore:
         return self._turns.finish_turn(
             ticket, session_id, outcome, final=final, anchor_usage=anchor_usage, outbox=outbox
         )
+
+    async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
+        return self._turns.note_preview(ticket, address, message_id)
+
+    async def preview_of(self, ticket: TurnTicket) -> str | None:
+        return self._turns.preview_of(ticket)
 
     async def interrupt_turn(self, ticket: TurnTicket) -> None:
         self._turns.interrupt_turn(ticket)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agent.errors import StoreError
 from agent.mail import (
@@ -49,21 +50,21 @@ class MemoryMailbox:
     # inbox
 
     def accept(self, record: InboxRecord, cursor: Cursor | None) -> Receipt:
-        payload = copy.deepcopy(clean_json(record.payload))
         record = record_of_today(record, self._today)
-        record = replace(record, text=clean(record.text), payload=payload)
         repeat = self._repeat_of(record)
         if cursor is not None:
             self.set_cursor(cursor)
         if repeat is not None:
-            return Receipt(repeat, fresh=False)
+            return Receipt(repeat, False, record)
         inbox_id = self._take_inbox_id()
-        self._inbox[inbox_id] = InboxItem(inbox_id, record, "new")
+        payload = copy.deepcopy(clean_json(record.payload))
+        stored = replace(record, text=clean(record.text), payload=payload)
+        self._inbox[inbox_id] = InboxItem(inbox_id, stored, "new")
         if record.message_id:
             self._by_message[_message(record)] = inbox_id
         if record.update_id is not None:
             self._by_update[_update(record)] = inbox_id
-        return Receipt(inbox_id, fresh=True)
+        return Receipt(inbox_id, True, record)
 
     def _repeat_of(self, record: InboxRecord) -> int | None:
         update = _update(record)
@@ -107,8 +108,11 @@ class MemoryMailbox:
         for owed in self.owed():
             if _chat(owed.draft.address) == _chat(old):
                 address = Address(old.platform, old.bot_id, heir)
-                draft = replace(owed.draft, address=address)
-                parts = tuple(replace(part, platform_message_id=None) for part in owed.parts)
+                draft = replace(owed.draft, address=address, edits_message_id=None)
+                parts = tuple(
+                    replace(part, platform_message_id=None, payload=_without_edits(part.payload))
+                    for part in owed.parts
+                )
                 self._outbox[owed.id] = replace(owed, draft=draft, parts=parts)
         self._cursors.get((old.platform, old.bot_id), {}).pop(old.chat_id, None)
 
@@ -284,6 +288,10 @@ class MemoryMailbox:
         current = channels.get(cursor.channel_id)
         if current is None or is_newer(cursor.message_id, current):
             channels[cursor.channel_id] = cursor.message_id
+
+
+def _without_edits(payload: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in payload.items() if key != "edits"}
 
 
 def _message(record: InboxRecord) -> tuple[str, ...]:

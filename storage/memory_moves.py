@@ -25,6 +25,7 @@ class MemoryMoves:
         bounds = keys_of_chat(platform, bot_id, old_chat_id)
         keys = {*self._keys(), *self._mail.keys()}
         moved = moved_keys((k for k in keys if bounds[0] <= k < bounds[1]), heir)
+        self._forget_previews(platform, bot_id, old_chat_id)
         self._move_keys(moved)
         self._mail.move(moved, Address(platform, bot_id, old_chat_id), heir)
         return True
@@ -38,6 +39,13 @@ class MemoryMoves:
         return any(bounds[0] <= key < bounds[1] for key in talked | waiting) or any(
             (to.platform, to.bot_id, to.chat_id) == (platform, bot_id, chat_id) for to in owed
         )
+
+    def _forget_previews(self, platform: str, bot_id: str, chat_id: str) -> None:
+        for turn in self._tables.turns.values():
+            if turn.preview is not None:
+                at = turn.preview[0]
+                if (at.platform, at.bot_id, at.chat_id) == (platform, bot_id, chat_id):
+                    turn.preview = None
 
     def _note(self, platform: str, bot_id: str, old: str, new: str) -> str | None:
         """Remember the move and give back the id of today; None: there is nothing to do."""

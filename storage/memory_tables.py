@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from agent.errors import SessionNotFound, StaleTurn
 from agent.ledger import RequestEntry
+from agent.mail import Address
 from agent.messages import Draft, Entry, Keep, Message, Row, wire_message, without_thinking
 from agent.ports import Clock, IdSource
 from agent.sessions import (
@@ -73,6 +74,8 @@ class Turn:
     state: TurnState = "running"
     crashes: int = 0
     crash_row_id: int = 0
+    preview: tuple[Address, str] | None = None
+    """Where it shows what it has so far, and in which message."""
 
 
 class MemoryTables:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.errors import SessionEnded, StaleTurn
-from agent.mail import OutboxDraft, OutboxItem
+from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Row
 from agent.ports import Clock, IdSource, Usage
 from agent.sessions import (
@@ -18,11 +18,13 @@ from agent.sessions import (
     UsageAnchor,
 )
 from agent.store_ports import Appended
+from storage.codec import clean
+from storage.extras import in_place_of
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_tables import OPEN_STATES, MemoryTables, Segment, Turn, own
-from storage.places import key_of_today
+from storage.places import address_of_today, key_of_today
 from storage.recovery import address_of_key
 from storage.repair import DELIBERATE_ENDS, plan_repair, repaired_in_memory
 from storage.undoing import said_by_person
@@ -150,6 +152,25 @@ class MemoryTurns:
             self._ledger.enter_answer(ticket.conversation_id, owner, usage)
         return stored
 
+    def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
+        turn = self._running(ticket)
+        if address_of_today(address, self._tables.today) != address:
+            return False
+        turn.preview = (replace(address, reply_to_message_id=None), clean(message_id))
+        return True
+
+    def preview_of(self, ticket: TurnTicket) -> str | None:
+        turn = self._tables.turns.get(ticket.turn_id)
+        return None if turn is None or turn.preview is None else turn.preview[1]
+
+    def _replaced(self, turn: Turn, drafts: Sequence[OutboxDraft]) -> Sequence[OutboxDraft]:
+        """What a turn owes at its end, the first of it in its preview's place."""
+        if turn.preview is None:
+            return drafts
+        place, message_id = turn.preview
+        turn.preview = None
+        return in_place_of(message_id, place, drafts, self._tables.today)
+
     def finish_turn(
         self,
         ticket: TurnTicket,
@@ -163,7 +184,8 @@ class MemoryTurns:
         turn = self._running(ticket)
         if final is not None:
             self._append_live(ticket, session_id, (final,), anchor_usage)
-        items = self._mail.owe(outbox, ticket.conversation_id, self._clock.now())
+        owed = self._replaced(turn, outbox)
+        items = self._mail.owe(owed, ticket.conversation_id, self._clock.now())
         self._mail.answer(self._mail.ids_of_turn(ticket.turn_id))
         turn.state = outcome
         return items
@@ -218,7 +240,8 @@ class MemoryTurns:
         address = self._mail.address_of(inbox_ids) or address_of_key(turn.session_key)
         if address is not None:
             notice = OutboxDraft(address, self._set_aside_notice, "notice")
-            self._mail.owe((notice,), turn.ticket.conversation_id, self._clock.now())
+            owed = self._replaced(turn, (notice,))
+            self._mail.owe(owed, turn.ticket.conversation_id, self._clock.now())
 
     def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
         turn = self._tables.turns.get(ticket.turn_id)

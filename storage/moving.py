@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from storage import sessions
+from storage import previews, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.places import keys_of_chat, moved_keys, today_in
@@ -103,14 +103,21 @@ def _move_waiting(tx: Transaction, old_key: str, key: str, heir: str) -> None:
 
 def _move_owed(tx: Transaction, platform: str, bot_id: str, old: str, heir: str) -> None:
     """What is not sent yet. The numbers of parts that were sent are those of the old chat."""
+    previews.forget_chat(tx, platform, bot_id, old)
+    faultpoint("move_chat.previews")
     moved = tx.execute(
-        "UPDATE outbox SET chat_id = ?, thread_id = NULL, reply_to_message_id = NULL"
+        "UPDATE outbox SET chat_id = ?, thread_id = NULL, reply_to_message_id = NULL,"
+        " extras = json_remove(extras, '$.edits')"
         " WHERE state IN ('planned', 'sending', 'unknown')"
         " AND platform = ? AND bot_id = ? AND chat_id = ? RETURNING id",
         (heir, platform, bot_id, old),
     ).fetchall()
     faultpoint("move_chat.owed")
-    tx.executemany("UPDATE outbox_parts SET platform_message_id = NULL WHERE outbox_id = ?", moved)
+    tx.executemany(
+        "UPDATE outbox_parts SET platform_message_id = NULL,"
+        " payload = json_remove(payload, '$.edits') WHERE outbox_id = ?",
+        moved,
+    )
     faultpoint("move_chat.parts")
 
 

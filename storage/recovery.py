@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from agent.errors import StaleTurn
 from agent.mail import Address, OutboxDraft
 from agent.sessions import InterruptedTurn, LoadedSession, TurnTicket
-from storage import changes, inbox, rows, sessions, turns
+from storage import changes, inbox, previews, rows, sessions, turns
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.outbox import owe_all
@@ -80,7 +80,7 @@ def _set_aside(
     faultpoint("recover_turns.answered")
     if address is not None:
         draft = OutboxDraft(address, notice, "notice")
-        owe_all(tx, (draft,), conversation_id, turn_id)
+        owe_all(tx, previews.replaced(tx, turn_id, (draft,)), conversation_id, turn_id)
         faultpoint("recover_turns.owed")
 
 

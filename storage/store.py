@@ -17,6 +17,7 @@ from agent.lineages import (
     UsageTotals,
 )
 from agent.mail import (
+    Address,
     Cursor,
     InboxItem,
     InboxRecord,
@@ -60,6 +61,7 @@ from storage import (
     lineages,
     moving,
     outbox,
+    previews,
     recovery,
     search,
     sessions,
@@ -349,6 +351,12 @@ class SqlStore(SqlArchive):
         return await self._writing.write(
             turns.finish_turn, ticket, session_id, outcome, final, anchor_usage, tuple(outbox)
         )
+
+    async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
+        return await self._writing.write(previews.note_preview, ticket, address, message_id)
+
+    async def preview_of(self, ticket: TurnTicket) -> str | None:
+        return await self._quick.read(previews.preview_of, ticket)
 
     async def steer(
         self, ticket: TurnTicket, session_id: str, inbox_ids: Sequence[int], message: Draft

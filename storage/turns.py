@@ -19,7 +19,7 @@ from agent.sessions import (
     TurnTicket,
 )
 from agent.store_ports import Appended
-from storage import changes, inbox, ledger, rows, sessions
+from storage import changes, inbox, ledger, previews, rows, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.outbox import owe_all
@@ -254,6 +254,7 @@ def finish_turn(
     if final is not None:
         _store(tx, ticket, session_id, (final,), anchor_usage)
         faultpoint("finish_turn.final")
+    outbox = previews.replaced(tx, ticket.turn_id, outbox)
     items = owe_all(tx, outbox, ticket.conversation_id, ticket.turn_id)
     faultpoint("finish_turn.owed")
     inbox.answer_turn(tx, ticket.turn_id)

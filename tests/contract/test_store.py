@@ -16,6 +16,7 @@ from tests.contract.lineage_suite import LineageContract
 from tests.contract.moving_suite import MovingContract
 from tests.contract.pairing_suite import PairingContract
 from tests.contract.prepared_suite import PreparedContract
+from tests.contract.preview_suite import PreviewContract
 from tests.contract.restart_suite import RestartContract
 from tests.contract.steering_suite import SteeringContract
 from tests.contract.store_suite import StoreSuite
@@ -34,6 +35,7 @@ class StoreContract(
     SeveralRowsContract,
     SteeringContract,
     MovingContract,
+    PreviewContract,
 ):
     """All of it."""
 

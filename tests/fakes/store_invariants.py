@@ -114,6 +114,9 @@ _FORBIDDEN = {
     "a turn that is over and has left a message of its own waiting": """
         SELECT i.id FROM inbox i JOIN turns t ON t.id = i.turn_id
         WHERE i.state <> 'answered' AND t.state IN ('done', 'failed', 'stopped')""",
+    "a preview of a turn that is over": """
+        SELECT p.turn_id FROM previews p JOIN turns t ON t.id = p.turn_id
+        WHERE t.state NOT IN ('running', 'interrupted', 'crashed')""",
     "words in a turn that are none of a person, or no originals": """
         SELECT s.row_id FROM steered s JOIN messages m ON m.id = s.row_id
         WHERE m.role <> 'user' OR m.kind IS NOT NULL OR m.origin_id IS NOT NULL""",
@@ -137,6 +140,7 @@ _FORBIDDEN = {
         WITH places (platform, bot_id, chat_id) AS (
             SELECT platform, bot_id, chat_id FROM inbox WHERE state IN ('new', 'claimed')
             UNION SELECT platform, bot_id, channel_id FROM cursors
+            UNION SELECT platform, bot_id, chat_id FROM previews
             UNION SELECT platform, bot_id, chat_id FROM outbox
                   WHERE state IN ('planned', 'sending', 'unknown'))
         SELECT p.chat_id FROM places p JOIN moved_chats m ON m.platform = p.platform

@@ -112,7 +112,8 @@ async def move_chat(store: Store) -> Act:
     await store.set_cursor(Cursor("telegram", "7", "111", "9"))
     await store.move_chat("telegram", "7", "110", "111")
     await begin(store, "new chat", session_key=key_in(KEY, "112"))
-    await begin(store, "hello", (rows[0],))
+    shown = await begin(store, "hello", (rows[0],))
+    await store.note_preview(shown, CHAT, "500")
     sent = await store.owe(OutboxDraft(CHAT, "x"))
     part, _ = await store.plan_parts(sent.id, [PartDraft({}), PartDraft({})])
     await store.mark_part(part.id, "sent", platform_message_id="9")
@@ -139,6 +140,21 @@ async def keep_file(store: Store) -> Act:
 async def finish_turn(store: Store) -> Act:
     receipt = await store.accept(inbound(1))
     ticket = await begin(store, "hello", (receipt.inbox_id,))
+    owed = (OutboxDraft(CHAT, "one"), OutboxDraft(CHAT, "two"))
+    return lambda: store.finish_turn(
+        ticket, ticket.session_id, "done", final=said("bye"), outbox=owed
+    )
+
+
+async def note_preview(store: Store) -> Act:
+    ticket = await begin(store, "hello")
+    return lambda: store.note_preview(ticket, CHAT, "500")
+
+
+async def finish_turn_with_preview(store: Store) -> Act:
+    receipt = await store.accept(inbound(1))
+    ticket = await begin(store, "hello", (receipt.inbox_id,))
+    await store.note_preview(ticket, CHAT, "500")
     owed = (OutboxDraft(CHAT, "one"), OutboxDraft(CHAT, "two"))
     return lambda: store.finish_turn(
         ticket, ticket.session_id, "done", final=said("bye"), outbox=owed
@@ -357,7 +373,8 @@ async def take_in(store: Store) -> Act:
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
-        start_conversation, begin_turn, begin_first_turn, append, finish_turn, split,
+        start_conversation, begin_turn, begin_first_turn, append, finish_turn,
+        note_preview, finish_turn_with_preview, split,
         swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, await_restart,
