@@ -34,7 +34,7 @@ async def badly(request: web.Request, fault: Fault, data: bytes) -> web.StreamRe
     if fault.kind == "moved":
         return web.Response(status=302, headers={"Location": str(request.url.with_path("/else"))})
     if fault.kind == "packed":
-        body = gzip.compress(bytes(50_000_000))
+        body = gzip.compress(bytes(5_000_000), compresslevel=1)  # this holds the event loop up
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
     if fault.kind == "endless":
         answer.enable_chunked_encoding()
