@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from gateway import texts
 from gateway.platforms.contract import FetchRefused, FetchUnavailable
+from gateway.platforms.telegram.transport import tls_context
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +28,7 @@ class FileServer:
             # Packed answers could be small on the way and huge here.
             headers={"Accept-Encoding": "identity"},
             follow_redirects=False,
+            verify=tls_context(),
         )
 
     async def load(self, path: str, limit_bytes: int, expected_bytes: int | None) -> bytes:

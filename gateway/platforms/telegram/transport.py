@@ -61,12 +61,12 @@ def transport(
         read_timeout=read_timeout_seconds,
         write_timeout=settings.send_timeout_seconds,
         pool_timeout=settings.connect_timeout_seconds,
-        httpx_kwargs={"verify": _tls()},
+        httpx_kwargs={"verify": tls_context()},
     )
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """Made once: it takes tens of milliseconds, and every fresh pool would pay for it again."""
     import httpx  # noqa: PLC0415 - comes with the SDK
 
