@@ -17,16 +17,27 @@ def speaker(message: Mapping[str, Any], my_id: int) -> tuple[str, str] | None:
 
     An anonymous admin speaks as the group, and somebody may speak as a channel: Telegram then
     shows a bot of its own as the sender, and the chat in ``sender_chat`` is the one that counts.
+
+    Raises:
+        Exception: nobody can have such an id.
     """
     voice = message.get("sender_chat")
     if voice is not None:
-        return identifier(voice["id"]), _title(voice)
+        return _chat_that_speaks(voice), _title(voice)
     person = message.get("from")
     if person is None or person.get("is_bot"):
         return None
     if person["id"] in (_CHANNEL_FORWARDER, my_id):
         return None
     return identifier(person["id"]), _person(person)
+
+
+def _chat_that_speaks(voice: Mapping[str, Any]) -> str:
+    """Its id, which is never one of a person's: access lists hold both."""
+    chat_id = identifier(voice["id"])
+    if not chat_id.startswith("-"):
+        raise ValueError("a chat that speaks with the id of a person")
+    return chat_id
 
 
 def forwarded_from(message: Mapping[str, Any]) -> str | None:

@@ -227,6 +227,8 @@ def test_what_telegram_itself_says_in_a_chat_is_nothing(service: str) -> None:
         update(migrate_to_chat_id=-100),
         update(migrate_from_chat_id=5),
         update(document={"file_name": "x"}),
+        # A chat that speaks is none of the people, whose ids are above zero.
+        update(text="x", sender_chat={"id": 9, "title": "not Ada"}),
         "text",
         None,
     ],
