@@ -123,7 +123,7 @@ class ChannelFeed:
         log.warning("too many messages wait", extra={"channel_id": channel.id})
 
     async def _begin(self, generation: int) -> None:
-        cursors = await self._hand_in.cursors()
+        cursors, threads = await self._known()
         if generation != self._generation:
             return  # the session was lost again meanwhile; its successor begins anew
         for channel_id, newest in {**self._left, **cursors}.items():
@@ -135,7 +135,7 @@ class ChannelFeed:
             seen_to = channel.progress.seen_to
             if channel.id and seen_to:
                 channel.missed_after = max(seen_to, cursors.get(channel.id, 0))
-        for thread_id in _new_threads(cursors, self._source.active_threads()):
+        for thread_id in _new_threads(cursors, threads):
             thread = self._channel(thread_id)
             if thread.missed_after is None:
                 thread.missed_after = thread_id - 1
@@ -143,6 +143,17 @@ class ChannelFeed:
         # Where something was said last, somebody is waiting most likely.
         for channel in sorted(self._channels.values(), key=_newest, reverse=True):
             self._work(channel)
+
+    async def _known(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """The stored cursors, and the threads that are open."""
+        failures = 0
+        while True:
+            try:
+                return await self._hand_in.cursors(), self._source.active_threads()
+            except Exception:  # behind a bug here every channel would stay shut, and look well
+                failures += 1
+                log.exception("what was read before is not known")
+                await self._clock.sleep(pause_seconds(failures))
 
     def _holding(self, generation: int | None = None) -> bool:
         return self._held or generation not in (None, self._generation)

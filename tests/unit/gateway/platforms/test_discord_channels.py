@@ -158,6 +158,27 @@ async def test_a_bug_in_reading_the_history_does_not_close_the_channel(
     await rig.feed.stop()
 
 
+async def test_a_bug_where_a_session_begins_does_not_keep_every_channel_shut(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig()
+    answers = iter([KeyError("a bug"), {}])
+
+    def threads() -> Mapping[int, int]:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(rig.source, "active_threads", threads)
+    rig.live(facts(1))
+    rig.feed.release()
+    await rig.settle(30)
+    assert rig.intake.texts == ["m1"]
+    assert "what was read before is not known" in caplog.text
+    await rig.feed.stop()
+
+
 async def test_a_session_that_is_lost_while_it_begins_is_begun_anew() -> None:
     rig = Rig()
     rig.intake.stored = {"1": "1"}
