@@ -24,6 +24,7 @@ from agent.messages import Draft, Row
 from agent.pairings import Pairings
 from agent.ports import Usage
 from agent.prepared import Shelf
+from agent.remembered import Remembered
 from agent.sessions import (
     ChangeResult,
     CompressionState,
@@ -515,7 +516,7 @@ class Archive(LedgerReader, Protocol):
         ...
 
 
-class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Protocol):
+class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Remembered, Protocol):
     """All of it, with its life."""
 
     async def identity(self) -> str:

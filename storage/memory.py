@@ -31,7 +31,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
-from agent.messages import Draft, Keep, Message, Row
+from agent.messages import Draft, Keep, Message, Row, clean_text
 from agent.model_metadata import estimate_message_tokens
 from agent.pairings import Approval, PairingBook, PairingRequest
 from agent.ports import Clock, IdSource, Usage
@@ -97,6 +97,7 @@ class MemoryStore:
         self._shelf = MemoryShelf(self._tables, clock.now)
         self._pairings = MemoryPairings(clock.now)
         self._leases: dict[str, _Lease] = {}
+        self._facts: dict[str, str] = {}
         self._mail = MemoryMailbox(self._tables.today)
         self._moves = MemoryMoves(self._tables, self._mail)
         self._archive = MemoryArchive(self._tables)
@@ -503,6 +504,14 @@ class MemoryStore:
 
     async def identity(self) -> str:
         return self._identity
+
+    async def fact(self, name: str) -> str | None:
+        return self._facts.get(clean_text(name))
+
+    async def set_fact(self, name: str, value: str | None) -> None:
+        self._facts.pop(clean_text(name), None)
+        if value is not None:
+            self._facts[clean_text(name)] = clean_text(value)
 
     def trouble(self) -> str | None:
         return None

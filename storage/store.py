@@ -63,6 +63,7 @@ from storage import (
     outbox,
     previews,
     recovery,
+    remembered,
     search,
     sessions,
     sizes,
@@ -193,6 +194,12 @@ class SqlStore(SqlArchive):
 
     async def identity(self) -> str:
         return await self._quick.read(identity)
+
+    async def fact(self, name: str) -> str | None:
+        return await self._quick.read(remembered.fact, name)
+
+    async def set_fact(self, name: str, value: str | None) -> None:
+        await self._writing.write(remembered.set_fact, name, value)
 
     # conversations
 

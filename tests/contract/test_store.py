@@ -17,6 +17,7 @@ from tests.contract.moving_suite import MovingContract
 from tests.contract.pairing_suite import PairingContract
 from tests.contract.prepared_suite import PreparedContract
 from tests.contract.preview_suite import PreviewContract
+from tests.contract.remembered_suite import RememberedContract
 from tests.contract.restart_suite import RestartContract
 from tests.contract.steering_suite import SteeringContract
 from tests.contract.store_suite import StoreSuite
@@ -36,6 +37,7 @@ class StoreContract(
     SteeringContract,
     MovingContract,
     PreviewContract,
+    RememberedContract,
 ):
     """All of it."""
 
