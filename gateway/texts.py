@@ -50,6 +50,7 @@ MICRO_USAGE = (
 MICRO_BUSY = "Something is running here. Please wait for the answer or /stop it, then try again."
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
 NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
+WHOLE_ANSWER = "That was the beginning; the whole answer is in this file."
 POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"
 UNRENDERABLE = (
     "I have an answer, but could not put it into a form that this chat takes. "
@@ -258,6 +259,33 @@ FILES_TOO_LARGE = "those files were too much at once; please send it again on it
 FILE_NOT_STORED = "my storage does not take it right now; please send it again later"
 FILE_NOT_WAITED_FOR = "loading it was stopped; sending it again would bring it"
 """Why a file is missing: each goes on after a colon."""
+
+FILE_NOT_KEPT = "I do not have it any more; please ask me to make it again"
+FILE_NOT_TAKEN = "the platform did not take it; please ask me for a smaller one"
+"""Why a file does not go out with an answer: behind a colon as well."""
+NOT_LET_IN = (
+    "I am sorry, I may not talk with you here. If that should be otherwise, please ask whoever "
+    "runs this bot."
+)
+MENU_OUTDATED = "I do not know that one (any more). /help shows what I do know."
+ASKING_AGAIN = "I ask it again."
+PRIVATE_TOO_LATE = (
+    "I was too late to show that answer to you alone, and it is not for everybody here. Please ask "
+    "me again."
+)
+
+
+def file_not_sent(name: str, why: str) -> str:
+    """A file that belongs to an answer could not go out with it."""
+    return f"I could not send “{name}”: {why}."
+
+
+def file_too_large_to_send(size_bytes: int, limit_bytes: int) -> str:
+    """Why a file does not go out with an answer."""
+    return (
+        f"it has {size_bytes / 1e6:,.3g} MB, and I can send at most {limit_bytes / 1e6:,.3g} MB "
+        "here; please ask me for it in smaller pieces"
+    )
 
 
 def webhook_failing(pending: int, error: str) -> str:

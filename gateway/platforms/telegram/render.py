@@ -19,16 +19,16 @@ from telegramify_markdown.converter import STANDARD_OPTIONS
 from agent.mail import PartDraft
 from agent.messages import clean_text, is_blank
 from gateway import texts
+from gateway.delivery.as_file import beginning, document
+from gateway.delivery.markdown import RULE, TELEGRAM, adapted, is_beyond_parsing, is_safe_link
 from gateway.delivery.splitting import TELEGRAM_LIMIT, split_text, utf16_len
 
 log = logging.getLogger(__name__)
 
 MAX_ENTITIES: Final = 100
 """Telegram silently drops the formatting of what comes behind them."""
-MAX_NESTING: Final = 20
-"""Lists and quotes in each other, on one line: each would become an ever longer line of its own."""
-MAX_OPENERS: Final = {"$": 2000, "\\(": 200, "\\[": 200, "```": 2000}
-"""Looking for the end of each takes time that grows with the text; no answer has so many."""
+MAX_MESSAGES: Final = 8
+"""A longer answer goes as its beginning and a file."""
 MAX_GROWTH: Final = 2
 """Converted text that has grown more than this is no longer what the model wrote."""
 REPEAT_MARK: Final = f"{texts.POSSIBLE_REPEAT}\n"
@@ -46,14 +46,12 @@ _TYPES: Final = _CUT_ANYWHERE | {
     "code",
     "text_link",
 }
-_SAFE_LINK: Final = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _DEFINITION: Final = re.compile(r"^( {0,3})\[([^\]\n]+)\]:(?=[ \t]*\S)", re.MULTILINE)
 _LABEL: Final = re.compile(r"\[([^\]\n]+)\]")
-_DEEP: Final = re.compile(
-    rf"^(?:[ \t]*(?:>|(?:[-*+]|\d{{1,9}}[.)])(?=[ \t]))){{{MAX_NESTING}}}", re.MULTILINE
-)
 _LINE_START_TAG: Final = re.compile(rb"(?m)^([ \t>]*)<")
+_QUOTES: Final = frozenset({"blockquote", "expandable_blockquote"})
+_OWN_TAGS: Final = frozenset({"<tg-spoiler>", "</tg-spoiler>"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +74,36 @@ class _Span:
 
 
 def render(text: str) -> list[PartDraft]:
-    """The messages of an answer: ``{"text": …, "entities": […]}``."""
+    """The messages of an answer: ``{"text": …, "entities": […]}``.
+
+    Of one that would take more than `MAX_MESSAGES`, the beginning and then the whole as a file:
+    ``"document": {"name": …, "text": …}``, with the caption as ``text``.
+    """
     clean = _CONTROL.sub("", clean_text(text).replace("\r\n", "\n").replace("\r", "\n"))
     if is_blank(clean):
-        clean = texts.NOTHING_SAID
+        return [_part(texts.NOTHING_SAID, [])]
+    if utf16_len(clean) > MAX_MESSAGES * TELEGRAM_LIMIT:
+        return _as_file(clean)
+    parts = _messages(clean)
+    return parts if len(parts) <= MAX_MESSAGES else _as_file(clean)
+
+
+def _messages(clean: str) -> list[PartDraft]:
     shown, spans = _convert(clean)
     if is_blank(shown):
         shown, spans = clean, []
-    parts = [
-        PartDraft({"text": piece, "entities": entities})
-        for piece, entities in _pieces(shown, spans)
-        if not is_blank(piece)
-    ]
-    return parts or [PartDraft({"text": texts.NOTHING_SAID, "entities": []})]
+    pieces = _pieces(shown, spans)
+    return [_part(piece, entities) for piece, entities in pieces if not is_blank(piece)]
+
+
+def _as_file(clean: str) -> list[PartDraft]:
+    first = _messages(beginning(clean, TELEGRAM_LIMIT))[:1]
+    whole = {**_part(texts.WHOLE_ANSWER, []).payload, "document": document(clean)}
+    return [*first, PartDraft(whole)]
+
+
+def _part(text: str, entities: list[dict[str, Any]]) -> PartDraft:
+    return PartDraft({"text": text, "entities": entities})
 
 
 def mark_repeat(payload: dict[str, Any]) -> dict[str, Any] | None:
@@ -98,7 +113,7 @@ def mark_repeat(payload: dict[str, Any]) -> dict[str, Any] | None:
         return None
     moved = utf16_len(REPEAT_MARK)
     entities = [{**e, "offset": e["offset"] + moved} for e in payload.get("entities") or ()]
-    return {"text": text, "entities": entities}
+    return {**payload, "text": text, "entities": entities}
 
 
 # --- Markdown to entities -----------------------------------------------------------------------
@@ -108,6 +123,10 @@ def _symbols() -> RenderConfig:
     config = RenderConfig.isolated()
     for level in range(1, 7):  # a heading is bold and underlined; a pictogram says nothing more
         setattr(config.markdown_symbol, f"heading_level_{level}", "")
+    config.markdown_symbol.task_completed = "☑"
+    config.markdown_symbol.task_uncompleted = "☐"
+    config.markdown_symbol.unordered_list_item = "•"
+    config.markdown_symbol.horizontal_rule = RULE
     return config
 
 
@@ -115,9 +134,9 @@ _CONFIG: Final = _symbols()
 
 
 def _convert(text: str) -> tuple[str, list[_Span]]:
-    if _DEEP.search(text) or any(text.count(mark) > most for mark, most in MAX_OPENERS.items()):
+    if is_beyond_parsing(text):
         return text, []
-    escaped = _escape_html(_escape_definitions(text))
+    escaped = _escape_html(_escape_definitions(adapted(text, TELEGRAM)))
     if escaped is None:
         return text, []
     try:
@@ -127,16 +146,21 @@ def _convert(text: str) -> tuple[str, list[_Span]]:
         return text, []
     if len(shown) > MAX_GROWTH * len(text) + TELEGRAM_LIMIT:
         return text, []
-    return shown, sorted(_spans(entities, utf16_len(shown)), key=lambda s: (s.start, -s.end))
+    return shown, list(_spans(entities, utf16_len(shown)))
 
 
 def _spans(entities: Sequence[MessageEntity], units: int) -> Iterator[_Span]:
-    for entity in entities:
+    quoted = 0
+    for entity in sorted(entities, key=lambda e: (e.offset, -e.length)):
         start, end = entity.offset, min(entity.offset + entity.length, units)
         if entity.type not in _TYPES or start < 0 or end <= start:
             continue
-        if entity.type == "text_link" and not _SAFE_LINK.match(entity.url or ""):
+        if entity.type == "text_link" and not is_safe_link(entity.url or ""):
             continue
+        if entity.type in _QUOTES:
+            if end <= quoted:  # Telegram knows no quotes in quotes
+                continue
+            quoted = end
         yield _Span(entity.type, start, end, entity.url, entity.language)
 
 
@@ -182,6 +206,8 @@ def _html_ranges(data: bytes) -> Iterator[tuple[int, int]]:
     last_end = -1
     for event, place in events:
         if not isinstance(event, dict) or not ("Html" in event or "InlineHtml" in event):
+            continue
+        if event.get("InlineHtml") in _OWN_TAGS:
             continue
         if place["start"] == last_end and "Html" in event:
             last_end = place["end"]  # the further lines of one block: seen again in the next round

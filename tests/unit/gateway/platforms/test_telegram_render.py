@@ -170,10 +170,10 @@ def test_a_small_entity_is_never_cut() -> None:
 
 
 def test_more_than_a_hundred_entities_go_on_in_the_next_message() -> None:
-    plan = payloads(" ".join(f"**b{i}**" for i in range(950)))
+    plan = payloads(" ".join(f"**b{i}**" for i in range(750)))
     check(plan)
     bold = [under(p, e) for p in plan for e in p["entities"]]
-    assert bold == [f"b{i}" for i in range(950)]
+    assert bold == [f"b{i}" for i in range(750)]
 
 
 def test_a_long_block_of_code_is_code_in_every_message() -> None:
