@@ -16,6 +16,7 @@ from typing import Any
 from agent.ports import Clock, LanguageModel
 from agent.store_ports import Store
 from gateway import __version__
+from gateway.approvals import ApprovalDesk
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.delivery.outbox import Delivery
 from gateway.exchange import ImportDesk, TakeIn
@@ -95,6 +96,7 @@ class Parts:
     """Lets people in, as the operator says."""
     restarts: RestartDesk | None = None
     """Where somebody may ask for a restart."""
+    approvals: ApprovalDesk | None = None
 
 
 class Daemon:
@@ -239,6 +241,8 @@ class Daemon:
             parts.ahead.hold()
         if parts.micro is not None:
             parts.micro.hold()  # the turns of the drain are answered; more would be cut off
+        if parts.approvals is not None:
+            parts.approvals.close()
         report = await parts.lanes.drain(parts.drain_seconds)
         if parts.ahead is not None:
             await parts.ahead.close(AHEAD_SECONDS)

@@ -15,6 +15,7 @@ from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
 from agent.store_ports import Archive, SessionStore
 from gateway.accounts import Accounts
+from gateway.approvals import ApprovalDesk
 from gateway.commands.listings import Listings
 from gateway.lanes.jobs import BusyMode, LaneView
 from gateway.restarting import RestartDesk
@@ -82,6 +83,8 @@ class CommandHost:
     busy_mode: BusyMode = "queue"
     restarts: RestartDesk | None = None
     """None: there is no process of its own that could be started again."""
+    approvals: ApprovalDesk | None = None
+    """None: nothing ever has to be allowed."""
 
 
 @dataclass(frozen=True, slots=True)

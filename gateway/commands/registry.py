@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
 from gateway.commands import (
+    approvals,
     context,
     conversations,
     going_back,
@@ -60,6 +61,10 @@ COMMANDS: Mapping[str, Command] = {
     for c in (
         Command("stop", "end what I am doing right now", talk.stop, "Talking"),
         _changing("retry", "ask your last message again", going_back.retry, "Talking"),
+        Command("approve", "let me do what I asked about", approvals.approve, "Talking",
+                usage="[number]", stoppable=False),
+        Command("deny", "do not let me; a reason helps me", approvals.deny, "Talking",
+                usage="[number] [why]", stoppable=False),
         _changing("new", "start a new conversation; the old one is kept", talk.new, "Talking"),
         Command("status", "model, window, context size, platforms", context.status,
                 "This conversation"),

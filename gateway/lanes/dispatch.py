@@ -65,7 +65,9 @@ class Dispatch:
         self._clock = clock
         self._busy_mode = busy_mode
         self._limits = limits or IntakeLimits()
-        self._receipts = Receipts(lanes, delivery.say_now, clock, goes_in=self._goes_in)
+        self._receipts = Receipts(
+            lanes, delivery.say_now, clock, goes_in=self._goes_in, asks=self._asks
+        )
         self._early: dict[int, InboxItem] | None = None
         """What came while the rows of the run before are still being put into their lanes."""
         self._heirs: dict[tuple[str, str, str], str] = {}
@@ -104,6 +106,8 @@ class Dispatch:
     def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
         """A chat has got another id, and what waits under the old one waits under the new one."""
         self._heirs[platform, bot_id, old_chat_id] = new_chat_id
+        if self._host.approvals is not None:
+            self._host.approvals.moved(platform, bot_id, old_chat_id, new_chat_id)
         for key in self._lanes.open_keys():
             today = self._key_of_today(key)
             if today != key:
@@ -222,6 +226,9 @@ class Dispatch:
         if self._busy_mode != "steer" or running is None:
             return False
         return all(may_join(running.job, job) for job in self._lanes.behind(key))
+
+    def _asks(self, key: str) -> bool:
+        return self._host.approvals is not None and self._host.approvals.is_asking(key)
 
     async def _release(self, job: Job, work: Awaitable[None]) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from agent.mail import Address
 from agent.ports import Clock
-from gateway import texts
+from gateway import approval_text, texts
 from gateway.lanes.jobs import Job
 from gateway.lanes.lanes import Lanes
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -34,12 +34,18 @@ class Receipts:
         clock: Clock,
         *,
         goes_in: Callable[[str], bool],
+        asks: Callable[[str], bool] = lambda session_key: False,
     ) -> None:
-        """``goes_in``: will all that waits in this lane be taken into what runs there?"""
+        """Take the parts.
+
+        ``goes_in``: will all that waits in this lane be taken into what runs there?
+        ``asks``: does what runs there wait for a person's yes or no?
+        """
         self._lanes = lanes
         self._say = say
         self._clock = clock
         self._goes_in = goes_in
+        self._asks = asks
         self._said_at: dict[str, float] = {}
         """By session key, as long as a lane has to be left in peace."""
         self._watched: set[str] = set()
@@ -101,6 +107,8 @@ class Receipts:
         waiting = list(self._lanes.behind(key))
         if self._lanes.held:
             text = texts.KEPT_FOR_RESTART
+        elif self._asks(key):
+            text = approval_text.WAITS_FOR_ANSWER
         elif self._goes_in(key):
             text = texts.WILL_BE_TAKEN_IN
         else:

@@ -33,6 +33,7 @@ from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
 from gateway import texts
 from gateway.accounts import Accounts
+from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
 from gateway.config.environment import Home, local_zone
 from gateway.config.models import Config
@@ -236,8 +237,13 @@ def assemble(
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
     delivery = Delivery(
-        mailbox=store, platforms=serving, clock=clock, settings=DeliverySettings(zone=zone)
+        mailbox=store,
+        platforms=serving,
+        clock=clock,
+        settings=DeliverySettings(zone=zone),
+        awaited=lambda outbox_id: approvals.is_awaited(outbox_id),
     )
+    approvals = ApprovalDesk(store, delivery.hand_over, clock)
     lanes = Lanes(clock)
     ahead = AheadDesk(
         store,
@@ -271,6 +277,7 @@ def assemble(
         clock=clock,
         accounts=accounts,
         enclosures=Enclosures(serving, attachments, clock, pictures=pictures),
+        approver_for=approvals.approver,
         on_over=ahead.turn_over,
         on_ended=metrics.turn_ended,
         on_answered=micro.answered,
@@ -298,6 +305,7 @@ def assemble(
             lane=lanes.view,
             busy_mode=config.gateway.busy_mode,
             restarts=restarts,
+            approvals=approvals,
         ),
         gate=gate,
         mailbox=store,
@@ -377,6 +385,7 @@ def assemble(
                 store, clock, pairing_on=pairing_platforms(config), changed=gate.changed
             ),
             restarts=restarts,
+            approvals=approvals,
         )
     )
 

@@ -27,6 +27,7 @@ from agent.prices import price_table
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.accounts import Accounts
+from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery, DeliverySettings
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -220,6 +221,7 @@ class Rig:
         self.policies = {"fake": policy}
         self.limits = limits
         self.hygiene_calls: list[str] = []
+        self.questions = itertools.count(300_001)
         self.boot()
 
     def boot(self) -> None:
@@ -229,6 +231,13 @@ class Rig:
             clock=self.clock,
             settings=DeliverySettings(),
             jitter=lambda: 0.5,
+            awaited=lambda outbox_id: self.approvals.is_awaited(outbox_id),
+        )
+        self.approvals = ApprovalDesk(
+            self.store,
+            self.delivery.hand_over,
+            self.clock,
+            draw=lambda: f"{next(self.questions):06}",
         )
         self.gate = Gate(self.policies, self.store, self.store)
         self.codes = itertools.count(1)
@@ -261,6 +270,7 @@ class Rig:
             delivery=self.delivery,
             clock=self.clock,
             accounts=self.accounts,
+            approver_for=self.approvals.approver,
         )
         self.dispatch = Dispatch(
             lanes=self.lanes,
@@ -280,6 +290,7 @@ class Rig:
                 lane=self.lanes.view,
                 busy_mode=self.busy_mode,
                 restarts=self.restarts,
+                approvals=self.approvals,
             ),
             gate=self.gate,
             mailbox=self.store,

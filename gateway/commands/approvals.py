@@ -1,0 +1,75 @@
+"""Owns /approve and /deny: a person's word on what I have asked about."""
+
+from __future__ import annotations
+
+import re
+
+from gateway import approval_text as texts
+from gateway.commands.contract import Call, CommandHost
+from gateway.questions import Answered, Fate, Reply
+
+_ID = re.compile(r"[2-9][0-9a-z]{5}")
+"""As `gateway.approvals.new_id` makes them: no word, so that a reason is never taken for one."""
+SHOW = "show"
+
+
+async def approve(host: CommandHost, call: Call) -> str:
+    """Let it be done, or show all that is asked about."""
+    if host.approvals is None:
+        return texts.NOTHING_OPEN
+    words = call.argument.split()
+    question_id = _id_in(words)
+    if words and question_id is None and words != [SHOW]:
+        return texts.USAGE  # whatever it was meant to be, it is no plain yes
+    if SHOW in words:
+        reply = host.approvals.find(call.record, call.admin, question_id)
+        if reply.answered is Answered.TAKEN and reply.question is not None:
+            return texts.whole(reply.question.proposal, reply.question.id)
+        return _words(reply, call)
+    if len(words) > 1:
+        return texts.USAGE
+    reply = host.approvals.answer(call.record, call.admin, question_id, allow=True)
+    return texts.APPROVED if reply.answered is Answered.TAKEN else _words(reply, call)
+
+
+async def deny(host: CommandHost, call: Call) -> str:
+    """Forbid it; what is said behind it is told to the model."""
+    if host.approvals is None:
+        return texts.NOTHING_OPEN
+    words = call.argument.split(maxsplit=1)
+    question_id = _id_in(words[:1])
+    why = call.argument if question_id is None else " ".join(words[1:])
+    reply = host.approvals.answer(call.record, call.admin, question_id, allow=False, why=why)
+    return texts.DENIED if reply.answered is Answered.TAKEN else _words(reply, call)
+
+
+def _id_in(words: list[str]) -> str | None:
+    first = words[0].lower() if words else ""
+    return first if _ID.fullmatch(first) else None
+
+
+def _words(reply: Reply, call: Call) -> str:
+    """Why nothing has changed."""
+    match reply.answered:
+        case Answered.NOT_YOURS:
+            return texts.NOT_YOURS
+        case Answered.WHICH:
+            return texts.which(reply.choices)
+        case Answered.OVER if reply.question is not None:
+            return _over(reply.question.fate, mine=reply.question.by == call.record.owner)
+        case Answered.UNKNOWN:
+            return texts.OVER
+        case _:
+            return texts.NOTHING_OPEN
+
+
+def _over(fate: Fate, *, mine: bool) -> str:
+    match fate:
+        case Fate.APPROVED:
+            return texts.APPROVED_ALREADY
+        case Fate.DENIED:
+            return texts.DENIED_ALREADY
+        case Fate.EXPIRED:
+            return texts.EXPIRED
+        case _:
+            return texts.WITHDRAWN
