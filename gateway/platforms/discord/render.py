@@ -9,9 +9,10 @@ from typing import Final
 from agent.mail import PartDraft
 from agent.messages import clean_text, is_blank
 from gateway import texts
-from gateway.delivery.as_file import beginning, document
-from gateway.delivery.markdown import DISCORD, adapted
 from gateway.delivery.splitting import DISCORD_LIMIT, split_markdown, utf16_len
+from gateway.markdown.adapting import adapted
+from gateway.markdown.as_file import beginning, document
+from gateway.markdown.dialects import DISCORD
 
 NONCE_CHARS: Final = 24
 """Discord takes up to 25."""

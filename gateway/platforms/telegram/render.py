@@ -19,9 +19,10 @@ from telegramify_markdown.converter import STANDARD_OPTIONS
 from agent.mail import PartDraft
 from agent.messages import clean_text, is_blank
 from gateway import texts
-from gateway.delivery.as_file import beginning, document
-from gateway.delivery.markdown import RULE, TELEGRAM, adapted, is_beyond_parsing, is_safe_link
 from gateway.delivery.splitting import TELEGRAM_LIMIT, split_text, utf16_len
+from gateway.markdown.adapting import adapted
+from gateway.markdown.as_file import beginning, document
+from gateway.markdown.dialects import RULE, TELEGRAM, is_beyond_parsing, is_safe_link
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDEST_COLUMNS = 48
 """Of characters: wider than this, a telephone breaks the lines and no column is one any more."""
+LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 
@@ -110,3 +112,9 @@ def width(text: str) -> int:
         elif unicodedata.category(char) not in _NO_WIDTH:
             columns += 1
     return columns
+
+
+def cell_source(source: str) -> str:
+    """The Markdown of a cell, which has lines of its own here."""
+    text = source.strip().removeprefix("|").removesuffix("|")
+    return LINE_BREAK.sub("\n", text.replace("\\|", "|")).strip()

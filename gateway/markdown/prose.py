@@ -7,8 +7,8 @@ import unicodedata
 from bisect import bisect_right
 from typing import Final
 
-Edit = tuple[int, int, str]
-"""From, to (bytes of the source), and what is to stand there."""
+from gateway.markdown.dialects import Dialect
+from gateway.markdown.source import Source
 
 EMOJI: Final = {
     "+1": "👍", "-1": "👎", "100": "💯", "arrow_right": "➡️", "boom": "💥", "books": "📚",
@@ -24,6 +24,8 @@ EMOJI: Final = {
 }  # fmt: skip
 """The names that models write; no client turns a bot's names into pictures."""
 _NAMED: Final = re.compile(rb"(?<![\w:]):([a-z0-9_+-]{1,32}):(?![\w:])")
+_NAMED_TEXT: Final = re.compile(r"(?<![\w:]):([a-z0-9_+-]{1,32}):(?![\w:])")
+_FAR: Final = 1 << 62
 _MARKS: Final = "，。、；：？！“”‘’（）《》〈〉「」『』【】〔〕…—·～"
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>~|#])")
 _BARS: Final = re.compile(rb"\|{2,}")
@@ -35,31 +37,39 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-class Prose:
-    """Collects the running text of a document, block by block."""
+def with_emoji(text: str) -> str:
+    """The names of emoji in it as emoji."""
+    return (
+        _NAMED_TEXT.sub(lambda match: EMOJI.get(match[1], match[0]), text) if ":" in text else text
+    )
 
-    def __init__(self, data: bytes, *, spoiler: tuple[str, str] | None, strict_bold: bool) -> None:
-        self._data = data
-        self._spoiler = spoiler
-        self._strict_bold = strict_bold
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+
+class Prose:
+    """Edits the running text of a document, block by block."""
+
+    def __init__(self, source: Source, dialect: Dialect) -> None:
+        self._source = source
+        self._dialect = dialect
+        self._places: list[tuple[int, int]] = []
         self._bars: list[tuple[int, int]] = []
         self._stars: list[int] = []
-        self._edits: list[Edit] = []
+        data = source.data
         self._has_bars = b"||" in data
-        self._has_stars = strict_bold and b"**" in data and not data.isascii()
+        self._has_stars = dialect.strict_bold and b"**" in data and not data.isascii()
         self._has_names = _NAMED.search(data) is not None
 
     def text(self, text: str, start: int, end: int) -> None:
         """A piece of running text; its block ends with `end_block`."""
+        data = self._source.data
         if self._has_names:
-            self._starts.append(start)
-            self._ends.append(end)
+            self._places.append((start, end))
         if self._has_bars and "||" in text:
-            self._bars += [m.span() for m in _BARS.finditer(self._data, start, end)]
-        if self._has_stars and "*" in text and self._data[start - 1 : start] != b"\\":
-            self._stars += [m.start() for m in _STAR.finditer(self._data, start, end)]
+            self._bars += [m.span() for m in _BARS.finditer(data, start, end)]
+        if self._has_stars and "*" in text and data[start - 1 : start] != b"\\":
+            self._stars += [m.start() for m in _STAR.finditer(data, start, end)]
+        is_entity = data[start : start + 1] == b"&" and data[start:end] != text.encode("utf-8")
+        if is_entity and self._dialect.entities:
+            self._source.edit(start, end, escaped(text.replace("\xa0", " ")))
 
     def strong(self, start: int, end: int) -> None:
         """What the parser takes for bold: beside CJK it may well pair the wrong marks."""
@@ -69,76 +79,65 @@ class Prose:
     def end_block(self) -> None:
         """What opens in a block closes in it, or is no mark."""
         if self._bars:
-            self._edits += self._spoilers()
+            self._spoilers()
             self._bars = []
         if self._stars:
-            self._edits += self._bold()
+            self._bold()
             self._stars = []
+        if self._places:
+            self._names()
+            self._places = []
 
-    def forget(self, start: int) -> None:
-        """What stands behind ``start`` was replaced as a whole."""
-        self._edits = [edit for edit in self._edits if edit[0] < start]
-        while self._starts and self._starts[-1] >= start:
-            self._starts.pop()
-            self._ends.pop()
-
-    def edits(self) -> list[Edit]:
-        """All of them, at the end of the document."""
-        self.end_block()
-        return self._edits + self._names()
-
-    def _names(self) -> list[Edit]:
-        found: list[Edit] = []
-        for match in _NAMED.finditer(self._data) if self._starts else ():
+    def _names(self) -> None:
+        """Their letters may be in several pieces, but where one begins is text."""
+        places = self._places
+        for match in _NAMED.finditer(self._source.data, places[0][0], places[-1][1]):
             emoji = EMOJI.get(match[1].decode("ascii"))
-            at = bisect_right(self._starts, match.start()) - 1
-            if emoji is not None and at >= 0 and match.start() < self._ends[at]:
-                found.append((match.start(), match.end(), emoji))
-        return found
+            at = bisect_right(places, (match.start(), _FAR)) - 1
+            if emoji is not None and at >= 0 and match.start() < places[at][1]:
+                self._source.edit(match.start(), match.end(), emoji)
 
-    def _spoilers(self) -> list[Edit]:
+    def _spoilers(self) -> None:
         """``||so||``, but ``a || b || c`` is a condition, and shown as one."""
-        edits: list[Edit] = []
+        edit, data = self._source.edit, self._source.data
         opened: tuple[int, int] | None = None
         for start, end in self._bars:
-            blank_before = not self._data[start - 1 : start].strip()
-            blank_behind = not self._data[end : end + 1].strip()
+            blank_before = not data[start - 1 : start].strip()
+            blank_behind = not data[end : end + 1].strip()
             if end - start > 2:
-                edits.append((start, end, "\\|" * (end - start)))
+                edit(start, end, "\\|" * (end - start))
             elif opened is not None and not blank_before and start > opened[1]:
-                if self._spoiler is not None:
-                    edits.append((*opened, self._spoiler[0]))
-                    edits.append((start, end, self._spoiler[1]))
+                if self._dialect.spoiler is not None:
+                    edit(*opened, self._dialect.spoiler[0])
+                    edit(start, end, self._dialect.spoiler[1])
                 opened = None
             elif opened is None and not blank_behind:
                 opened = (start, end)
             else:
-                edits.append((start, end, "\\|\\|"))
+                edit(start, end, "\\|\\|")
         if opened is not None:
-            edits.append((*opened, "\\|\\|"))
-        return edits
+            edit(*opened, "\\|\\|")
 
-    def _bold(self) -> list[Edit]:
+    def _bold(self) -> None:
         """``**注意：**内容`` is no bold by the book: the colon has to stand outside."""
         stars = set(self._stars)
         pairs = sorted(at for at in stars if at + 1 in stars and at - 1 not in stars)
-        edits: list[Edit] = []
+        edit = self._source.edit
         for opening, closing in zip(pairs[::2], pairs[1::2], strict=False):
-            inner = self._data[opening + 2 : closing].decode("utf-8", "replace")
+            inner = self._source.text(opening + 2, closing)
             tail = inner[len(inner.rstrip(_MARKS)) :]
             front = inner[: len(inner) - len(inner.lstrip(_MARKS))]
             if len(front) == len(inner) or inner != inner.strip() or "*" in inner:
                 continue
             before, behind = self._beside(opening, closing + 2)
             if front and _is_word(before):
-                edits.append((opening, opening + 2 + len(front.encode()), f"{front}**"))
+                edit(opening, opening + 2 + len(front.encode()), f"{front}**")
             if tail and _is_word(behind):
-                edits.append((closing - len(tail.encode()), closing + 2, f"**{tail}"))
-        return edits
+                edit(closing - len(tail.encode()), closing + 2, f"**{tail}")
 
     def _beside(self, start: int, end: int) -> tuple[str, str]:
-        before = self._data[max(0, start - 4) : start].decode("utf-8", "ignore")
-        behind = self._data[end : end + 4].decode("utf-8", "ignore")
+        before = self._source.data[max(0, start - 4) : start].decode("utf-8", "ignore")
+        behind = self._source.data[end : end + 4].decode("utf-8", "ignore")
         return before[-1:], behind[:1]
 
 
