@@ -15,7 +15,7 @@ _THREADS: Final = DaemonThreads(1, name="rendering")
 """One is enough: they would only take turns at the interpreter."""
 
 
-async def planned(platform: Platform, draft: OutboxDraft) -> list[PartDraft]:
+async def rendered(platform: Platform, draft: OutboxDraft) -> list[PartDraft]:
     """`Platform.render`, without holding up the loop."""
     if len(draft.text) <= AT_ONCE_CHARS:
         return platform.render(draft)
