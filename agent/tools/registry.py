@@ -5,17 +5,34 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from agent.attachments import NAME
 from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ToolError
 from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
-from agent.messages import Content, Draft, Message, Part, ToolCall, ToolSchema, clean_text
+from agent.messages import Content, Draft, Message, Part, ToolCall, ToolSchema, clean_text, text_of
 from agent.ports import PatientTool, Tool, ToolContext, ToolResult
 from agent.tools.arguments import problem_with
 
 log = logging.getLogger(__name__)
+
+_FILE = "[goes out with your answer: attachment "
+_FILES_AT_THE_END = re.compile(rf"(?:\n{re.escape(_FILE)}{NAME.pattern}\])+\Z")
+
+
+def files_of(result: Message) -> list[str]:
+    """The kept files that a stored result said would go out with the answer."""
+    found = _FILES_AT_THE_END.search(text_of(result["content"]))
+    return NAME.findall(found[0]) if found is not None else []
+
+
+def _with_files(text: str, files: Sequence[str]) -> str:
+    """The text with what goes out; only a tool that sends can say so, not what a tool has read."""
+    said = text.replace(_FILE, f"({_FILE[1:]}")
+    return "\n".join([said, *(f"{_FILE}{name}]" for name in files)])
 
 
 class ToolRegistry:
@@ -71,6 +88,7 @@ class ToolRegistry:
         text = clean_text(result.text)
         if not text.strip():
             text = NO_OUTPUT
+        text = _with_files(text, result.files)
         if result.is_error and not text.startswith(ERROR_PREFIX):
             text = f"{ERROR_PREFIX} {text}"
         message: Message = {
