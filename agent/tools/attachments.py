@@ -17,6 +17,7 @@ from agent.media.pictures import PictureMaker, PictureUnfit
 from agent.messages import ToolSchema, clean_text
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ToolContext, ToolResult
+from agent.tools.paging import text_page
 
 MAX_LIMIT_CHARS = 100_000
 
@@ -152,18 +153,7 @@ def _text_page(file: StoredFile, data: bytes, offset: int, limit: int, room: int
     text = decoded(data)
     if text is None:
         return f"{_what(file)} is no text ({file.media_type}); it can not be read here."
-    if not text:
-        return f"{_what(file)} is empty."
-    if offset >= len(text):
-        raise ToolError(f"it has {len(text)} characters; offset {offset} is behind its end")
-    page = text[offset : offset + min(limit, room * 4)]
-    tokens = estimate_tokens_rough(page)
-    if tokens > room:
-        page = page[: max(1, len(page) * room // tokens)]
-    end = offset + len(page)
-    head = f"{_what(file)}, characters {offset} to {end} of {len(text)}"
-    more = f"\n[goes on: offset {end}]" if end < len(text) else ""
-    return f"{head}\n{page}{more}"
+    return text_page(_what(file), text, offset, limit, room)
 
 
 def _what(file: StoredFile) -> str:

@@ -1,0 +1,366 @@
+"""Owns workspaces: folders in which tools may act, one for each person or group, nothing beyond.
+
+Every path is walked folder by folder from the workspace's own, and no link is ever followed: what
+stands there when it is opened is what counts, whatever it was a moment before. What is written
+appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from agent.daemon_threads import DaemonThreads
+from agent.errors import ToolError
+
+T = TypeVar("T")
+
+MAX_BYTES = 200 * 1024 * 1024
+MAX_ENTRIES = 5_000
+MAX_DEPTH = 32
+MAX_LISTED = 500
+MAX_NAME_BYTES = 255
+_PERSON = re.compile(r"([a-z]{1,16}):([0-9a-z_]{1,64})")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Kind = Literal["file", "folder", "link", "other"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What stood at a path, so that a change since can be told."""
+
+    kind: Kind
+    size_bytes: int
+    identity: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a folder."""
+
+    name: str
+    kind: Kind
+    size_bytes: int
+
+
+def folder_name(place: str) -> str:
+    """What the workspace of a person or a group is called: no two share one (pure)."""
+    person = _PERSON.fullmatch(place)
+    if person is not None:
+        return f"{person[1]}-{person[2]}"
+    digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"group.{digest[:32]}"
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """The names along a path inside a workspace; none: the workspace itself (pure).
+
+    Raises:
+        ToolError: it can not be one; the text says why.
+    """
+    if path.startswith("/"):
+        raise ToolError("give a path inside the workspace, without a / in front")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    for part in parts:
+        if part == "..":
+            raise ToolError("a path can not hold ..; it starts in the workspace")
+        if any(ch < " " or ch == "\x7f" for ch in part):
+            raise ToolError("a name can not hold line breaks or other control characters")
+        try:
+            size = len(part.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise ToolError("a name has to be valid text") from None
+        if size > MAX_NAME_BYTES:
+            raise ToolError(f"a name can have {MAX_NAME_BYTES} bytes, and one of these has {size}")
+        if _UNFINISHED.fullmatch(part):
+            raise ToolError("such names are my own, for files that are not finished")
+    if len(parts) > MAX_DEPTH:
+        raise ToolError(f"folders can be {MAX_DEPTH} deep")
+    return parts
+
+
+class Workspaces:
+    """All of them, in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        """The folder is made with the first workspace."""
+        self._root = root
+        self._threads = DaemonThreads(2, name="workspace")
+
+    def of(self, place: str) -> Workspace:
+        """The one of this person or group.
+
+        Raises:
+            ToolError: it is nobody's.
+        """
+        if not place:
+            raise ToolError("there is no workspace here")
+        return Workspace(self._root, folder_name(place), self._threads)
+
+
+class Workspace:
+    """One folder. All paths are relative to it, with / between names.
+
+    Every method raises `ToolError`, with a text for the model, for what can not be done.
+    """
+
+    def __init__(self, root: Path, name: str, threads: DaemonThreads) -> None:
+        self._root = root
+        self._name = name
+        self._threads = threads
+
+    async def path(self) -> Path:
+        """Where it is; it is there when this returns."""
+        await self._run(self._make)
+        return self._root / self._name
+
+    async def look(self, path: str) -> Seen | None:
+        """What stands there; None: nothing."""
+        return await self._run(partial(self._look, parts_of(path)))
+
+    async def entries(self, path: str) -> tuple[list[Entry], bool]:
+        """The entries of a folder by name; True: there are more than are listed."""
+        return await self._run(partial(self._list, parts_of(path)))
+
+    async def read(self, path: str, limit_bytes: int) -> bytes:
+        """All of a file."""
+        return await self._run(partial(self._read, _named(path), limit_bytes))
+
+    async def write(self, path: str, data: bytes, before: Seen | None) -> None:
+        """Write a file whole; folders on the way are made. ``before``: what must stand there."""
+        await self._run(partial(self._write, _named(path), data, before))
+
+    async def delete(self, path: str, before: Seen) -> None:
+        """Delete a file, a link or an empty folder."""
+        await self._run(partial(self._delete, _named(path), before))
+
+    async def move(self, path: str, to: str, before: Seen) -> None:
+        """Move something to where nothing is; folders on the way are made."""
+        await self._run(partial(self._move, _named(path), _named(to), before))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.wrap_future(self._threads.submit(work))
+        except OSError as exc:
+            raise ToolError(_in_words(exc)) from exc
+
+    # in a thread
+
+    def _make(self) -> None:
+        with self._opened():
+            pass
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The workspace's own folder, which is made if it is missing."""
+        if not self._root.is_dir():
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _open(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._name, 0o700, dir_fd=root)
+                log.info("a workspace was made", extra={"folder": self._name})
+            with _open(os.open(self._name, _FOLDER, dir_fd=root)) as fd:
+                yield fd
+
+    @contextlib.contextmanager
+    def _folder(self, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+        """A folder in it, reached name by name."""
+        with contextlib.ExitStack() as stack:
+            fd = stack.enter_context(self._opened())
+            for part in parts:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o700, dir_fd=fd)
+                fd = stack.enter_context(_open(os.open(part, _FOLDER, dir_fd=fd)))
+            yield fd
+
+    def _look(self, parts: Sequence[str]) -> Seen | None:
+        if not parts:
+            return Seen("folder", 0, (0, 0, 0))
+        try:
+            with self._folder(parts[:-1]) as folder:
+                return _seen(folder, parts[-1])
+        except FileNotFoundError:
+            return None
+
+    def _list(self, parts: Sequence[str]) -> tuple[list[Entry], bool]:
+        with self._folder(parts) as folder:
+            names = sorted(n for n in os.listdir(folder) if not _UNFINISHED.fullmatch(n))
+            found = []
+            for name in names[:MAX_LISTED]:
+                seen = _seen(folder, name)
+                if seen is not None:
+                    found.append(Entry(name, seen.kind, seen.size_bytes))
+        return found, len(names) > MAX_LISTED
+
+    def _read(self, parts: Sequence[str], limit_bytes: int) -> bytes:
+        with self._folder(parts[:-1]) as folder:
+            # Without O_NONBLOCK a pipe would be waited for.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with _open(os.open(parts[-1], flags, dir_fd=folder)) as fd:
+                found = os.fstat(fd)
+                if stat.S_ISDIR(found.st_mode):
+                    raise ToolError("that is a folder; list it")
+                if not stat.S_ISREG(found.st_mode):
+                    raise ToolError("that is no ordinary file")
+                if found.st_nlink > 1:
+                    # Its other name may lie outside, where a person has not said yes to reading.
+                    raise ToolError("that file has several names (hard links); copy it with shell")
+                if found.st_size > limit_bytes:
+                    raise ToolError(
+                        f"that file has {found.st_size:,} bytes, and {limit_bytes:,} is the limit"
+                    )
+                with os.fdopen(fd, "rb", closefd=False) as file:
+                    return file.read(limit_bytes)
+
+    def _write(self, parts: Sequence[str], data: bytes, before: Seen | None) -> None:
+        self._require_room(len(data))
+        with self._folder(parts[:-1], make=True) as folder:
+            _require_unchanged(folder, parts[-1], before)
+            mode = 0o600
+            if before is not None:
+                if before.kind != "file":
+                    raise ToolError(f"there is a {before.kind} of that name; take another one")
+                runs = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode & 0o100
+                mode = 0o700 if runs else mode
+            unfinished = f".{secrets.token_hex(16)}.part"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(unfinished, flags, mode, dir_fd=folder), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(unfinished, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(unfinished, dir_fd=folder)
+                raise
+
+    def _delete(self, parts: Sequence[str], before: Seen) -> None:
+        with self._folder(parts[:-1]) as folder:
+            _require_unchanged(folder, parts[-1], before)
+            if before.kind == "folder":
+                os.rmdir(parts[-1], dir_fd=folder)
+            else:
+                os.unlink(parts[-1], dir_fd=folder)
+
+    def _move(self, parts: Sequence[str], to: Sequence[str], before: Seen) -> None:
+        if parts == to[: len(parts)]:
+            raise ToolError("something can not be moved into itself")
+        with self._folder(parts[:-1]) as source, self._folder(to[:-1], make=True) as target:
+            _require_unchanged(source, parts[-1], before)
+            if _seen(target, to[-1]) is not None:
+                raise ToolError("there is something of that name already; delete it first")
+            os.rename(parts[-1], to[-1], src_dir_fd=source, dst_dir_fd=target)
+
+    def _require_room(self, more_bytes: int) -> None:
+        """Of what the workspace may hold."""
+        with self._opened() as folder:
+            size, entries = _measured(folder)
+        if entries >= MAX_ENTRIES or size + more_bytes > MAX_BYTES:
+            raise ToolError(
+                f"the workspace is full ({MAX_BYTES // 1024**2} MB and {MAX_ENTRIES:,} entries at "
+                "most): delete something first"
+            )
+
+
+@contextlib.contextmanager
+def _open(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _measured(folder: int, depth: int = 0) -> tuple[int, int]:
+    """Bytes and entries below a folder; it stops where there are too many."""
+    size, entries = 0, 0
+    for name in os.listdir(folder):
+        seen = _seen(folder, name)
+        if seen is None:
+            continue
+        entries += 1
+        size += seen.size_bytes if seen.kind == "file" else 0
+        if seen.kind == "folder" and depth <= MAX_DEPTH:
+            with contextlib.suppress(OSError):  # gone, or not ours to read
+                with _open(os.open(name, _FOLDER, dir_fd=folder)) as fd:
+                    below = _measured(fd, depth + 1)
+                size, entries = size + below[0], entries + below[1]
+        if entries > MAX_ENTRIES or size > MAX_BYTES:
+            break
+    return size, entries
+
+
+def _named(path: str) -> tuple[str, ...]:
+    parts = parts_of(path)
+    if not parts:
+        raise ToolError("give the path of something in the workspace")
+    return parts
+
+
+def _seen(folder: int, name: str) -> Seen | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    mode = found.st_mode
+    kind: Kind = "other"
+    if stat.S_ISREG(mode):
+        kind = "file"
+    elif stat.S_ISDIR(mode):
+        kind = "folder"
+    elif stat.S_ISLNK(mode):
+        kind = "link"
+    changed = 0 if kind == "folder" else found.st_mtime_ns
+    return Seen(kind, found.st_size, (found.st_dev, found.st_ino, changed))
+
+
+def _require_unchanged(folder: int, name: str, before: Seen | None) -> None:
+    now = _seen(folder, name)
+    if now is not None and before is not None and now.kind == before.kind == "folder":
+        return
+    if now != before:
+        raise ToolError("it has changed since the user was asked; look again, then ask again")
+
+
+def shown_name(name: str) -> str:
+    """A name as it stands in a folder, on one line, also if no path can hold it (pure)."""
+    plain = name.isprintable() and '"' not in name and name == name.strip()
+    return name if plain else json.dumps(name)
+
+
+_WORDS = {
+    errno.ENOENT: "there is nothing at that path; list the folder",
+    errno.ENOTDIR: "a part of that path is no folder (links are not followed)",
+    errno.ELOOP: "that is a link, and links are not followed",
+    errno.ENXIO: "that is no ordinary file",
+    errno.EEXIST: "there is something of that name already",
+    errno.ENOTEMPTY: "the folder is not empty; delete what is in it first",
+    errno.ENAMETOOLONG: "that name is too long",
+    errno.ENOSPC: "the disk is full",
+    errno.EACCES: "that may not be opened",
+    errno.EPERM: "that may not be opened",
+    errno.EINVAL: "that can not be done with this path",
+}
+
+
+def _in_words(exc: OSError) -> str:
+    """Without a path of this machine in it."""
+    return _WORDS.get(exc.errno or 0, f"that did not work ({os.strerror(exc.errno or 0)})")
