@@ -94,6 +94,8 @@ class OutboxDraft:
     """The platform's key to answer a command of its native menu, for its 15 minutes."""
     edits_message_id: str | None = None
     """The message that shows a preview of it: the answer takes its place."""
+    decides: bool = False
+    """It says what came of a button: those of that message are of no use any more."""
     asks: bool = False
     """Part of this process waits for an answer to it: not sent any more once nobody does."""
 

@@ -21,6 +21,8 @@ def extras_of(draft: OutboxDraft) -> dict[str, Any]:
         extras["interaction"] = draft.interaction
     if draft.edits_message_id is not None:
         extras["edits"] = draft.edits_message_id
+    if draft.decides:
+        extras["decides"] = True
     if draft.asks:
         extras["asks"] = True
     return extras
@@ -34,6 +36,7 @@ def with_extras(draft: OutboxDraft, extras: Mapping[str, Any]) -> OutboxDraft:
         files=tuple(extras.get("files", ())),
         interaction=extras.get("interaction"),
         edits_message_id=extras.get("edits"),
+        decides=extras.get("decides") is True,
         asks=extras.get("asks") is True,
     )
 

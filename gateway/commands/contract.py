@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
-from agent.mail import InboxRecord, OutboxItem
+from agent.mail import Button, InboxRecord, OutboxItem
 from agent.model_metadata import Triggers
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix
@@ -119,7 +119,18 @@ class AskAgain:
     """The command's row becomes a turn, which asks the last message again."""
 
 
-Answer = str | Settled | AskAgain
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer with more to it than its words."""
+
+    text: str
+    """Enough by itself: not everybody sees buttons."""
+    buttons: tuple[Button, ...] = ()
+    decides: bool = False
+    """If it was a button: those of that message are of no use any more."""
+
+
+Answer = str | Said | Settled | AskAgain
 Place = Literal["at once", "in order"]
 Group = Literal[
     "Talking", "This conversation", "Going back", "Other conversations", "About me", "For admins"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from agent.errors import StoreUnavailable
 from agent.mail import InboxItem, InboxRecord
 from agent.ports import Clock
 from gateway import texts
 from gateway.commands import registry
-from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Settled
+from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Said, Settled
 from gateway.delivery.outbox import Delivery
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
@@ -54,6 +55,10 @@ class Commanding:
                 self._delivery.hand_over(owed)
             case str():
                 draft = answer_to(item.record, answer, "command")
+                await self._settling.answer([item], draft, stop)
+            case Said(text, buttons, decides):
+                draft = answer_to(item.record, text, "command")
+                draft = replace(draft, buttons=buttons, decides=decides)
                 await self._settling.answer([item], draft, stop)
             case None:
                 pass  # if the row is still new, the command runs again at the next start
