@@ -83,6 +83,7 @@ class Asker:
         self._compacted = 0
         """Compressions that this turn had made; what was ready before it is none of them."""
         self._shown = False
+        self._sure = ""
         self.calls = 0
         """Answers got so far."""
         self.compactions = 0
@@ -134,11 +135,18 @@ class Asker:
         except StoreError:
             log.warning("An answer is missing in the ledger", exc_info=True)
 
-    def take_back(self) -> None:
-        """What was shown so far is not the answer."""
+    def take_back(self, *, all_of_it: bool = False) -> None:
+        """What was shown so far is not the answer, except what is sure to be part of it."""
+        if all_of_it:
+            self._sure = ""
         if self._shown:
-            self._observer.on_text("")
-            self._shown = False
+            self._show("")
+
+    def keep_shown(self, text: str) -> None:
+        """This text, shown last, is part of the answer whatever comes; more of it follows."""
+        self._sure += text + "\n\n"
+        if self._shown:
+            self._observer.on_text("\n\n")
 
     async def compact_if_due(self, trigger: CompactionTrigger) -> None:
         """Compress before the next call, if it is time; a failure is no obstacle to asking."""
@@ -332,5 +340,7 @@ class Asker:
         return bool(rows) and rows[-1].message["role"] == "assistant"
 
     def _show(self, delta: str) -> None:
-        self._shown = delta != ""
         self._observer.on_text(delta)
+        if not delta and self._sure:
+            self._observer.on_text(delta := self._sure)
+        self._shown = delta != ""

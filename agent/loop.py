@@ -263,7 +263,7 @@ class _Turn:
         return None
 
     async def _run_tools(self, response: ModelResponse) -> None:
-        self._asker.take_back()
+        self._asker.take_back(all_of_it=True)
         self._said.clear()
         await self._keep([Draft(response.message)], response.usage)
         calls = response.message["tool_calls"]
@@ -322,6 +322,7 @@ class _Turn:
         await self._keep([Draft(response.message)], response.usage)
         if text.strip():
             self._said.append(text)
+            self._asker.keep_shown(text)
         return None
 
     def _is_paused(self) -> bool:
@@ -378,7 +379,7 @@ class _Turn:
 
     def _give(self, text: str) -> TurnResult:
         """An answer of the host's; what was shown of the model's is taken back."""
-        self._asker.take_back()
+        self._asker.take_back(all_of_it=True)
         self._said.clear()
         return self._result(notice(text), None)
 

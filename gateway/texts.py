@@ -9,6 +9,12 @@ NOTHING_TO_READ = (
     "a picture or a file."
 )
 STOPPED = "Stopped."
+STOPPED_HERE = "(Stopped here.)"
+GOES_ON = "(Interrupted here; I go on in a moment.)"
+PART_REFUSED = (
+    "A part of that answer was not accepted here, so it is missing. "
+    "Please ask me to repeat it in other words."
+)
 SECOND_POLLER = (
     "another program polls with this bot's token; end it, or give one of the two its own bot"
 )
@@ -303,3 +309,8 @@ def file_too_large(limit_bytes: int) -> str:
     return (
         f"it is larger than the {limit_bytes / 1e6:,.3g} MB that I load; a smaller one would work"
     )
+
+
+def stopped_here(so_far: str) -> str:
+    """Half an answer that stays as it is."""
+    return f"{so_far.rstrip()}\n\n{STOPPED_HERE}" if so_far.strip() else STOPPED_HERE

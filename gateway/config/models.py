@@ -181,6 +181,7 @@ class Gateway(Section):
     busy_mode: Literal["queue", "interrupt", "steer"] = "queue"
     drain_seconds: float = Field(20, ge=0, le=600)
     queue_limit: int = Field(200, ge=1)
+    streaming: bool = True
     control_socket: str | None = None
     http: Http = Http()
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, tzinfo
-from enum import StrEnum
 from typing import TypeVar
 
 from agent.errors import StoreUnavailable
@@ -18,9 +15,15 @@ from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
 from agent.ports import Clock
 from agent.store_ports import Mailbox
 from gateway import texts
+from gateway.delivery.chats import Chats
 from gateway.delivery.late import late_note
+from gateway.delivery.rendering import rendered
+from gateway.delivery.tries import DeliverySettings, Fate, Tries
 from gateway.platforms.contract import (
+    ChatGone,
+    EditRefused,
     Platform,
+    SendError,
     SendFlood,
     SendRefused,
     SendUnavailable,
@@ -31,66 +34,8 @@ from gateway.tasks import wait_all
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LONGEST_SILENCE_SECONDS = 24 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverySettings:
-    """How patient delivery is."""
-
-    first_backoff_seconds: float = 1.0
-    longest_backoff_seconds: float = 60.0
-    unknown_pause_seconds: float = 10.0
-    """Before a part that may have arrived is sent again, marked, where sends are not deduped."""
-    max_attempts: int = 5
-    """At a part that crashes left in doubt, before its fate stays open (no deduped sends)."""
-    typing_delay_seconds: float = 0.5
-    typing_every_seconds: float = 4.5
-    zone: tzinfo = UTC
-    """For the date on late answers."""
-
-
-class FloodBudget:
-    """One chat's silence: everything that is sent there asks here, typing included."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until = -math.inf
-
-    def silence(self, seconds: float) -> None:
-        """The platform wants quiet for this long."""
-        if not math.isfinite(seconds):
-            seconds = LONGEST_SILENCE_SECONDS
-        seconds = min(max(seconds, 0.0), LONGEST_SILENCE_SECONDS)
-        self._until = max(self._until, self._clock.monotonic() + seconds)
-
-    @property
-    def wait_seconds(self) -> float:
-        """How long nothing may be sent; 0: go."""
-        return max(0.0, self._until - self._clock.monotonic())
-
-
-class _Fate(StrEnum):
-    SENT = "sent"
-    REFUSED = "refused"
-    OPEN = "open"
-    """It may have arrived, and asking again would only make it worse."""
-
-
-@dataclass(slots=True)
-class _Tries:
-    """What happened to one part so far."""
-
-    attempts: int
-    unknowns: int
-    """Of them, those after which it may have arrived."""
-    failures: int = 0
-    crashes: int = 0
-
-    @property
-    def repeat(self) -> bool:
-        """Would the next one be a possible repeat?"""
-        return self.unknowns > 0
+REFUSED_IDS = 1 << 40
+"""Sets what is said about a refused part apart from what else is said beside an answer."""
 
 
 class _Leaving(Exception):
@@ -108,7 +53,7 @@ class ChatSender:
     platform: Platform
     mailbox: Mailbox
     clock: Clock
-    budget: FloodBudget
+    chats: Chats
     settings: DeliverySettings
     jitter: Callable[[], float]
     awaited: Callable[[int], bool]
@@ -134,13 +79,13 @@ class ChatSender:
         self._halted = True
         self.leave()
 
-    async def run(self, on_crash: Callable[[OutboxItem], None]) -> None:
-        """Until nothing is left to send; ``on_crash`` gets what stays owed because of a bug."""
+    async def run(self, settle: Callable[[int, bool], None]) -> None:
+        """Until nothing is left to send; ``settle`` hears of each: its id, and if a bug kept it."""
         try:
             while self.items:
                 item = self.items[0]
-                if not await self._supervised(item):
-                    on_crash(item)
+                crashed = not await self._supervised(item)
+                settle(item.id, crashed)
                 self.items.popleft()
         except _Leaving:
             return
@@ -165,7 +110,7 @@ class ChatSender:
     async def _deliver(self, item: OutboxItem) -> None:
         self._still_awaited(item)
         parts = await self._planned(item)
-        doubtful: list[OutboxPart] = []
+        failed: list[tuple[OutboxPart, str]] = []
         before: str | None = None
         for planned in parts:
             if planned.state in ("sent", "failed"):
@@ -173,28 +118,36 @@ class ChatSender:
                 continue
             part = replace(planned, follows_message_id=before)
             fate, told = await self._send(item, part)
-            if fate is _Fate.REFUSED:
-                log.warning("answer refused", extra={"outbox_id": item.id, "reason": told})
-                await self._give_up(item, told)
-                return
-            if fate is _Fate.SENT:
-                before = told
-            if fate is _Fate.OPEN:
-                doubtful.append(part)
+            match fate:
+                case Fate.SENT:
+                    before = told
+                case Fate.GONE:
+                    log.warning("answer refused", extra={"outbox_id": item.id, "reason": told})
+                    await self._give_up(item, told)
+                    return
+                case Fate.REFUSED:
+                    log.warning("part refused", extra={"part_id": part.id, "reason": told})
+                    failed.append((part, told))
+                case Fate.OPEN:
+                    log.warning("fate of a part stays unknown", extra={"part_id": part.id})
+                    failed.append((part, "it may have arrived"))
+            if fate is Fate.REFUSED and item.draft.kind != "notice":
+                await self._say_refused(item)
         # Only now: a failed part ends its answer, and the parts behind it were still to go.
-        for part in doubtful:
-            log.warning("fate of a part stays unknown", extra={"part_id": part.id})
-            await self._mark(part, "failed", error="it may have arrived")
+        for part, why in failed:
+            await self._mark(part, "failed", error=why)
 
     async def _planned(self, item: OutboxItem) -> tuple[OutboxPart, ...]:
         if item.parts:
             return item.parts
-        text = item.draft.text
+        draft = item.draft
         note = late_note(item, self.clock.now(), self.settings.zone)
         if note is not None:
-            text = f"{note}\n\n{text}"
+            # Nobody would see it in the place of a message of the day before.
+            draft = replace(draft, text=f"{note}\n\n{draft.text}", edits_message_id=None)
             self._told_late = item.id
-        plan = self._render(item, text)
+            await self._take_away(item)
+        plan = await self._render(item, draft)
         return await self._stored(lambda: self.mailbox.plan_parts(item.id, plan))
 
     async def _say_late(self, item: OutboxItem) -> None:
@@ -205,25 +158,50 @@ class ChatSender:
         note = late_note(item, self.clock.now(), self.settings.zone)
         if note is None or self._told_late == item.id:
             return
-        for draft in self.platform.render(OutboxDraft(item.draft.address, note, "notice")):
-            part = OutboxPart(-item.id, item.id, 0, "sending", draft.payload)
-            with contextlib.suppress(SendUnknown):  # once is enough
-                await self.platform.send(item.draft.address, part)
+        with contextlib.suppress(SendUnknown):  # once is enough
+            await self._say(item, note, -item.id)
         self._told_late = item.id
 
-    def _render(self, item: OutboxItem, text: str) -> list[PartDraft]:
+    async def _say_refused(self, item: OutboxItem) -> None:
+        """In the place of a part that the platform does not take; said now or never."""
         try:
-            return self.platform.render(replace(item.draft, text=text))
+            await self._say(item, texts.PART_REFUSED, -item.id - REFUSED_IDS)
+        except SendFlood as exc:
+            self.chats.budget(item.draft.address).silence(exc.retry_after_seconds)
+        except Exception:  # the supervised border of a platform: the other parts still go out
+            log.info("nobody was told", extra={"outbox_id": item.id}, exc_info=True)
+
+    async def _say(self, item: OutboxItem, text: str, part_id: int) -> None:
+        """Words without a row. No stored part has an id below zero."""
+        address = item.draft.address
+        for draft in self.platform.render(OutboxDraft(address, text, "notice")):
+            part = OutboxPart(part_id, item.id, 0, "sending", draft.payload)
+            self.chats.budget(address).called()
+            await self.platform.send(address, part)
+
+    async def _take_away(self, item: OutboxItem) -> None:
+        """The preview of an answer that goes out elsewhere; if it stays, that is no harm."""
+        shown = item.draft.edits_message_id
+        if shown is not None:
+            with contextlib.suppress(SendError):
+                await self.platform.preview(item.draft.address, "", shown, item.id)
+
+    async def _render(self, item: OutboxItem, draft: OutboxDraft) -> list[PartDraft]:
+        try:
+            return await rendered(self.platform, draft)
         except Exception:  # the supervised border of a platform: say so rather than say nothing
             log.exception("answer could not be rendered", extra={"outbox_id": item.id})
-            return self.platform.render(OutboxDraft(item.draft.address, texts.UNRENDERABLE))
+            plain = OutboxDraft(draft.address, texts.UNRENDERABLE)
+            return self.platform.render(plain)
 
-    async def _send(self, item: OutboxItem, part: OutboxPart) -> tuple[_Fate, str]:
+    async def _send(self, item: OutboxItem, part: OutboxPart) -> tuple[Fate, str]:
         """Send one part until its fate is known; with it the message's id, or why not."""
         # A part that a crash left in the middle of its send may have arrived.
-        tries = _Tries(part.attempts, unknowns=int(part.state in ("sending", "unknown")))
-        while not self._is_hopeless(tries):
-            while (wait := self.budget.wait_seconds) > 0:
+        doubtful = part.state in ("sending", "unknown")
+        tries = Tries(part.attempts, unknowns=int(doubtful), inherited=doubtful)
+        address = item.draft.address
+        while not self._is_hopeless(part, tries):
+            while (wait := self.chats.budget(address).wait_seconds) > 0:
                 await self._pause(wait, nudged=False)
             if self._halted:
                 raise _Leaving
@@ -232,11 +210,17 @@ class ChatSender:
             tries.attempts += 1
             try:
                 await self._say_late(item)
-                message_id = await self.platform.send(item.draft.address, part, repeat=tries.repeat)
+                self.chats.budget(address).called()
+                message_id = await self.platform.send(address, part, repeat=tries.repeat)
+            except EditRefused:
+                part = await self._sent_anew(part, tries)
             except SendRefused as exc:
-                return _Fate.REFUSED, str(exc) or "refused"
+                if isinstance(exc, ChatGone):
+                    self.chats.lost(address)
+                    return Fate.GONE, str(exc) or "gone"
+                return Fate.REFUSED, str(exc) or "refused"
             except SendFlood as exc:
-                self.budget.silence(exc.retry_after_seconds)
+                self.chats.budget(address).silence(exc.retry_after_seconds)
                 await self._mark(part, "unknown" if tries.repeat else "planned")
             except SendUnavailable:
                 tries.failures += 1
@@ -248,27 +232,36 @@ class ChatSender:
                 log.exception("send crashed", extra={"part_id": part.id})
                 tries.crashes += 1
                 if tries.crashes > 1:
-                    return _Fate.REFUSED, "sending it crashed, see the log"
+                    return Fate.REFUSED, "sending it crashed, see the log"
                 await self._note_unknown(part, tries)
             else:
+                self.chats.heard(address)
                 await self._mark(part, "sent", platform_message_id=message_id)
-                return _Fate.SENT, message_id
-        return _Fate.OPEN, ""
+                return Fate.SENT, message_id
+        return Fate.OPEN, ""
 
-    def _is_hopeless(self, tries: _Tries) -> bool:
-        """Sent again once already, or at the end of a row of crashes."""
-        if self.platform.dedupes_sends:
-            return False
-        return tries.unknowns > 1 or (tries.repeat and tries.attempts >= self.settings.max_attempts)
+    async def _sent_anew(self, part: OutboxPart, tries: Tries) -> OutboxPart:
+        """The message whose place it should take is gone: then it is one of its own."""
+        payload = {key: value for key, value in part.payload.items() if key != "edits"}
+        tries.only_edits_so_far()
+        await self._mark(part, "unknown" if tries.repeat else "planned")
+        return replace(part, payload=payload)
 
-    async def _note_unknown(self, part: OutboxPart, tries: _Tries) -> None:
+    def _stays_one(self, part: OutboxPart) -> bool:
+        """Is it the same message, however often it is sent?"""
+        return self.platform.dedupes_sends or "edits" in part.payload
+
+    def _is_hopeless(self, part: OutboxPart, tries: Tries) -> bool:
+        return not self._stays_one(part) and tries.hopeless(self.settings.max_attempts)
+
+    async def _note_unknown(self, part: OutboxPart, tries: Tries) -> None:
         tries.unknowns += 1
         tries.failures += 1
         await self._mark(part, "unknown")
-        if self._is_hopeless(tries):
+        if self._is_hopeless(part, tries):
             return
         pause = self._backoff(tries.failures)
-        if not self.platform.dedupes_sends:
+        if not self._stays_one(part):
             pause = max(pause, self.settings.unknown_pause_seconds)
         await self._pause(pause)
 
@@ -301,9 +294,7 @@ class ChatSender:
                 await self._pause(self._backoff(failures))
 
     def _backoff(self, failures: int) -> float:
-        settings = self.settings
-        pause = settings.first_backoff_seconds * 2.0 ** min(failures - 1, 16)
-        return min(settings.longest_backoff_seconds, pause) * (0.75 + self.jitter() / 2)
+        return self.settings.backoff_seconds(failures, self.jitter())
 
     async def _pause(self, seconds: float, *, nudged: bool = True) -> None:
         """Wait; a nudge ends it early, unless the platform itself asked for the wait."""

@@ -14,20 +14,20 @@ from contextlib import asynccontextmanager
 from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
 from agent.ports import Clock
 from agent.store_ports import Mailbox
-from gateway.delivery.chat import ChatSender, DeliverySettings, FloodBudget
-from gateway.platforms.contract import Platform, SendFlood
+from gateway.delivery.chat import ChatSender
+from gateway.delivery.chats import ChatKey, Chats, chat_of
+from gateway.delivery.preview import PreviewNotes, Previews
+from gateway.delivery.tries import DeliverySettings
+from gateway.platforms.contract import ChatGone, Platform, SendFlood
 from gateway.tasks import TaskOwner
 
 log = logging.getLogger(__name__)
 
 REMEMBERED_ITEMS = 10_000
-"""Ids of answers that were taken up; more than ever wait at one time."""
+"""Ids of answers that were settled."""
 
 HALT_SECONDS = 1.0
 """What a send that is under way may still take at the very end."""
-
-ChatKey = tuple[str, str, str]
-"""Platform, bot, chat: platforms count floods by chat, its threads included."""
 
 
 class Delivery:
@@ -51,11 +51,13 @@ class Delivery:
         self._jitter = jitter
         self._awaited = awaited
         self._senders: dict[ChatKey, ChatSender] = {}
-        self._budgets: dict[ChatKey, FloodBudget] = {}
+        self._chats = Chats(clock)
         self._tasks = TaskOwner(clock)
         self._typing = TaskOwner(clock)
         self._asides = TaskOwner(clock)
-        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._under_way: set[int] = set()
+        """Ids that are in some chat's queue; none is forgotten before it is settled."""
+        self._settled: OrderedDict[int, None] = OrderedDict()
         self._leaving = False
 
     async def start(self) -> int:
@@ -64,7 +66,7 @@ class Delivery:
 
     async def refresh(self) -> int:
         """Take up what is owed and not on its way yet: for answers that nobody handed over."""
-        fresh = [item for item in await self._mailbox.owed() if item.id not in self._seen]
+        fresh = [item for item in await self._mailbox.owed() if not self._knows(item.id)]
         self.hand_over(fresh)
         return len(fresh)
 
@@ -72,7 +74,7 @@ class Delivery:
         """Send these, in this order, behind what their chats wait for already. Never waits."""
         for item in items:
             # Seen once is enough: a second copy may be older than what was sent meanwhile.
-            if self._leaving or item.id in self._seen or item.state in ("sent", "failed"):
+            if self._leaving or self._knows(item.id) or item.state in ("sent", "failed"):
                 continue
             address = item.draft.address
             platform = self._platforms.get(address.platform)
@@ -82,8 +84,23 @@ class Delivery:
                     extra={"outbox_id": item.id, "platform": address.platform},
                 )
                 continue
-            self._remember(item.id)
-            self._enqueue(_chat(address), platform, item)
+            self._under_way.add(item.id)
+            self._enqueue(chat_of(address), platform, item)
+
+    def heard(self, address: Address) -> None:
+        """Somebody wrote there: whatever the chat was, it is open now."""
+        self._chats.heard(address)
+
+    def previews(self, notes: PreviewNotes) -> Previews:
+        """What shows answers while they are written, in step with everything that is sent here."""
+        return Previews(
+            platforms=self._platforms,
+            notes=notes,
+            chats=self._chats,
+            is_busy=self.pending,
+            tasks=self._asides,
+            clock=self._clock,
+        )
 
     def nudge(self, platform: str) -> None:
         """This platform works again: do not sit out the back-off."""
@@ -93,7 +110,7 @@ class Delivery:
 
     def pending(self, address: Address) -> bool:
         """Is anything on its way to this chat?"""
-        return _chat(address) in self._senders
+        return chat_of(address) in self._senders
 
     @property
     def under_way(self) -> int:
@@ -135,7 +152,7 @@ class Delivery:
         and everything that is owed still wants to go out.
         """
         platform = self._platforms.get(address.platform)
-        silent = self._budget(_chat(address)).wait_seconds > 0
+        silent = self._chats.is_gone(address) or self._chats.budget(address).wait_seconds > 0
         if platform is not None and not silent and not self._leaving:
             self._asides.spawn(self._say(platform, address, text), name="said in passing")
 
@@ -146,9 +163,12 @@ class Delivery:
                 # platforms tell sends by it. Negative, so that no stored part ever has it.
                 part_id = -secrets.randbits(62) - 1
                 part = OutboxPart(part_id, part_id, n, "sending", draft.payload)
+                self._chats.budget(address).called()
                 await platform.send(address, part)
         except SendFlood as exc:
-            self._budget(_chat(address)).silence(exc.retry_after_seconds)
+            self._chats.budget(address).silence(exc.retry_after_seconds)
+        except ChatGone:
+            self._chats.lost(address)
         except Exception:  # the supervised border of a platform: the work itself must go on
             log.warning("could not be said in passing", exc_info=True)
 
@@ -161,7 +181,7 @@ class Delivery:
             platform,
             self._mailbox,
             self._clock,
-            self._budget(key),
+            self._chats,
             self._settings,
             self._jitter,
             self._awaited,
@@ -174,28 +194,22 @@ class Delivery:
 
     async def _run(self, key: ChatKey, sender: ChatSender) -> None:
         try:
-            await sender.run(on_crash=lambda item: self._seen.pop(item.id, None))
+            await sender.run(self._settle)
         finally:
             # In the same step as the sender's last look at its queue: nothing slips in between.
             self._senders.pop(key, None)
-            self._prune()
 
-    def _remember(self, outbox_id: int) -> None:
-        self._seen[outbox_id] = None
-        while len(self._seen) > REMEMBERED_ITEMS:
-            self._seen.popitem(last=False)
+    def _knows(self, outbox_id: int) -> bool:
+        return outbox_id in self._under_way or outbox_id in self._settled
 
-    def _budget(self, key: ChatKey) -> FloodBudget:
-        return self._budgets.setdefault(key, FloodBudget(self._clock))
-
-    def _prune(self) -> None:
-        quiet = [
-            key
-            for key, budget in self._budgets.items()
-            if key not in self._senders and budget.wait_seconds <= 0
-        ]
-        for key in quiet:
-            del self._budgets[key]
+    def _settle(self, outbox_id: int, crashed: bool) -> None:
+        """Whoever has an old copy of a settled answer does not send it again."""
+        self._under_way.discard(outbox_id)
+        if crashed:  # it stays owed, and may be taken up again
+            return
+        self._settled[outbox_id] = None
+        while len(self._settled) > REMEMBERED_ITEMS:
+            self._settled.popitem(last=False)
 
     async def _keep_typing(self, address: Address) -> None:
         platform = self._platforms.get(address.platform)
@@ -203,21 +217,17 @@ class Delivery:
             return
         await self._clock.sleep(self._settings.typing_delay_seconds)
         while True:
-            budget = self._budgets.get(_chat(address))
-            if budget is None or budget.wait_seconds <= 0:
+            budget = self._chats.budget(address)
+            if budget.wait_seconds <= 0 and not self._chats.is_gone(address):
                 try:
                     await platform.typing(address)
                 except asyncio.CancelledError:
                     raise
                 except SendFlood as exc:
-                    self._budget(_chat(address)).silence(exc.retry_after_seconds)
+                    self._chats.budget(address).silence(exc.retry_after_seconds)
                 except Exception:  # the supervised border of a platform: only an ornament
                     log.debug("typing failed", exc_info=True)
             await self._clock.sleep(self._settings.typing_every_seconds)
-
-
-def _chat(address: Address) -> ChatKey:
-    return (address.platform, address.bot_id, address.chat_id)
 
 
 __all__ = ["ChatKey", "Delivery", "DeliverySettings"]

@@ -58,6 +58,7 @@ class Dispatch:
         self._lanes = lanes
         self._turns = turns
         self._settling = settling
+        self._delivery = delivery
         self._host = host
         self._gate = gate
         self._commands = Commanding(host, gate, settling, delivery, clock)
@@ -80,6 +81,7 @@ class Dispatch:
     # the port of the intake
 
     def submit(self, item: InboxItem) -> None:
+        self._delivery.heard(item.record.address)
         if self._early is not None:
             self._early[item.id] = item
         else:

@@ -164,7 +164,7 @@ class Recovery:
             await self._turns.abandon(turn, address, "failed", texts.TOO_OLD_TO_RESUME)
         else:
             await self._turns.abandon(
-                turn, None, "stopped" if fate is Fate.STOPPED else "failed", None
+                turn, address, "stopped" if fate is Fate.STOPPED else "failed", None
             )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 from agent.approvals import Approver
@@ -25,6 +27,7 @@ from agent.store_ports import Mailbox, SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery
+from gateway.delivery.preview import Preview, Previews
 from gateway.logs import about
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
 from gateway.turns.beginning import Beginning
@@ -62,6 +65,7 @@ class TurnRunner:
         clock: Clock,
         accounts: Accounts | None = None,
         enclosures: Enclosures | None = None,
+        previews: Previews | None = None,
         settings: TurnSettings | None = None,
         approver_for: ApproverFor | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
@@ -73,6 +77,7 @@ class TurnRunner:
         ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
         ``enclosures``: takes in the files on messages; None: they are not looked at.
         ``approver_for``: whom tools ask before they act; None: nobody, so they do not.
+        ``previews``: shows answers while they are written; None: nothing does.
         ``on_over``: told of each conversation whose turn has ended.
         ``on_ended``: told how each turn ended, and how many seconds it took.
         ``on_answered``: told of each that came to its normal end, when its answer is handed over.
@@ -88,6 +93,7 @@ class TurnRunner:
         self._clock = clock
         self._settling = Settling(sessions, mailbox, delivery, clock)
         self._accounts = accounts
+        self._previews = previews
         self._approver_for = approver_for
         self._on_over = on_over
         self._on_ended = on_ended
@@ -152,16 +158,21 @@ class TurnRunner:
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             log.info("turn resumed", extra={"crashes": turn.crashes})
         await self._carry(
-            self._task(ticket, items, stop, Collected(), steering),
+            replace(self._task(ticket, items, stop, Collected(), steering), resumed=True),
             lambda: self._sessions.resume_turn(ticket),
         )
 
     async def abandon(
         self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
     ) -> None:
-        """End a turn that was cut off and is not resumed."""
-        outbox = [OutboxDraft(address, text, "notice")] if address and text else []
+        """End a turn that was cut off and is not resumed.
+
+        Without a text nothing is said, unless half an answer stands in the chat.
+        """
         try:
+            if text is None and await self._sessions.preview_of(turn.ticket) is not None:
+                text = texts.STOPPED_HERE
+            outbox = [OutboxDraft(address, text, "notice")] if address and text else []
             await self._sessions.resume_turn(turn.ticket)
             items = await self._sessions.finish_turn(
                 turn.ticket, turn.ticket.session_id, outcome, outbox=outbox
@@ -194,13 +205,17 @@ class TurnRunner:
         started = self._clock.monotonic()
         ticket, observer, stop = task.ticket, task.observer, task.stop
         try:
-            async with self._delivery.typing(task.address):
+            async with self._delivery.typing(task.address), self._shown(task) as preview:
+                if preview is not None:
+                    observer.show = preview.on_text
                 ending = await self._work_until_stopped(task, load)
             if ending is None:
-                await finish(self._settling.interrupt(ticket, task.address, observer.notices))
+                await finish(self._interrupt(task, preview))
                 return
+            if ending.outcome == "stopped" and preview is not None and preview.is_shown:
+                ending = replace(ending, text=texts.stopped_here(preview.text))
             await self._mind_the_budget(task.owner, ending, observer)
-            await finish(self._settling.end(ticket, task.address, ending, observer.notices, stop))
+            await finish(self._settling.end(ticket, task.address, ending, observer, stop))
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
             log.warning("turn was over already")
@@ -214,6 +229,16 @@ class TurnRunner:
         self._on_over(ticket.conversation_id)
         if ending.outcome == "done" and ending.result is not None:
             self._on_answered(ticket.conversation_id, ending.result)
+
+    def _shown(self, task: Task) -> AbstractAsyncContextManager[Preview | None]:
+        if self._previews is None:
+            return nullcontext()
+        return self._previews.of(task.ticket, task.address, resumed=task.resumed)
+
+    async def _interrupt(self, task: Task, preview: Preview | None) -> None:
+        if preview is not None:
+            await preview.rest(texts.GOES_ON)
+        await self._settling.interrupt(task.ticket, task.address, task.observer.notices)
 
     async def _mind_the_budget(self, owner: str, ending: Ending, observer: Collected) -> None:
         """The person hears of it with the answer that took them there."""

@@ -17,6 +17,7 @@ from agent.store_ports import Mailbox, SessionStore
 from gateway.delivery.outbox import Delivery
 from gateway.tasks import StopSignal
 from gateway.turns.storing import GaveUp, until_stored
+from gateway.turns.task import Collected
 
 log = logging.getLogger(__name__)
 
@@ -92,10 +93,10 @@ class Settling:
         ticket: TurnTicket,
         address: Address,
         ending: Ending,
-        notices: Sequence[str],
+        beside: Collected,
         stop: StopSignal,
     ) -> None:
-        """The second atomic step of a turn.
+        """The second atomic step of a turn; ``beside``: what goes out with the answer.
 
         Raises:
             StaleTurn: the turn is over; nothing was written.
@@ -104,8 +105,9 @@ class Settling:
         outbox: list[OutboxDraft] = []
         if ending.text is not None:
             kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"
-            outbox.append(OutboxDraft(address, ending.text, kind))
-        outbox.extend(OutboxDraft(address, notice, "notice") for notice in notices)
+            files = tuple(beside.files)
+            outbox.append(OutboxDraft(address, ending.text, kind, files=files))
+        outbox.extend(OutboxDraft(address, notice, "notice") for notice in beside.notices)
         session_id = ending.session_id
         final = ending.result.final if ending.result else None
         usage = ending.result.usage if ending.result else None

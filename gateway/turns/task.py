@@ -61,9 +61,11 @@ class Collected:
     notices: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     """Kept files that go out with the answer."""
+    show: Callable[[str], None] = field(default=lambda delta: None)
+    """Told of each piece of text as it comes (`gateway.delivery.preview`)."""
 
     def on_text(self, delta: str) -> None:
-        """Nothing is streamed yet."""
+        self.show(delta)
 
     def on_tool(self, name: str) -> None:
         log.debug("tool", extra={"tool": name})
@@ -87,6 +89,8 @@ class Task:
     observer: Collected
     steering: Steering | None
     approver: Approver | None = None
+    resumed: bool = False
+    """It began before a restart."""
 
     @property
     def address(self) -> Address:

@@ -39,7 +39,8 @@ from gateway.config.environment import Home, local_zone
 from gateway.config.models import Config
 from gateway.control import socket_path
 from gateway.daemon import Daemon, Parts
-from gateway.delivery.outbox import Delivery, DeliverySettings
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.tries import DeliverySettings
 from gateway.exchange import TakeIn
 from gateway.hygiene import HygieneNet
 from gateway.intake.gate import Gate
@@ -143,12 +144,12 @@ async def build_daemon(
         around.home.database, clock=clock, ids=ids, set_aside_notice=texts.SET_ASIDE
     )
     store: Store = decorate_store(opened) if decorate_store else opened
+    files = kept_files(around.home, opened)
     try:
-        platforms = await build_platforms(config, around, clock, store)
+        platforms = await build_platforms(config, around, clock, store, files)
     except BaseException:
         await store.close()
         raise
-    files = kept_files(around.home, opened)
     model = build_model(config, around.secrets, clock, PictureLoader(files))
     return assemble(
         config,
@@ -277,6 +278,7 @@ def assemble(
         clock=clock,
         accounts=accounts,
         enclosures=Enclosures(serving, attachments, clock, pictures=pictures),
+        previews=delivery.previews(store) if config.gateway.streaming else None,
         approver_for=approvals.approver,
         on_over=ahead.turn_over,
         on_ended=metrics.turn_ended,

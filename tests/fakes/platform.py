@@ -70,8 +70,8 @@ class Failure:
 class FakePlatform:
     """A `gateway.platforms.contract.Platform` without a network.
 
-    ``failures`` are taken one per send, ``blocked`` chats refuse for ever, ``gate`` (when set)
-    holds every send until it is released.
+    ``failures`` are taken one per send (None: it goes well), ``blocked`` chats refuse for ever,
+    ``gate`` (when set) holds every send until it is released.
     """
 
     name: str = "fake"
@@ -86,7 +86,7 @@ class FakePlatform:
     typed: list[tuple[float, str]] = field(default_factory=list)
     typing_flood: SendFlood | None = None
     """Raised by every `typing`."""
-    failures: deque[Failure] = field(default_factory=deque)
+    failures: deque[Failure | None] = field(default_factory=deque)
     blocked: dict[str, SendError] = field(default_factory=dict)
     gate: asyncio.Event | None = None
     delay: Callable[[], Awaitable[None]] | None = None
@@ -95,7 +95,7 @@ class FakePlatform:
     bounds: PreviewBounds = BOUNDS
     previewed: list[tuple[float, str, str, str | None, int]] = field(default_factory=list)
     """Every call of `preview`: time, chat, text, message id, draft id."""
-    preview_failures: deque[Failure] = field(default_factory=deque)
+    preview_failures: deque[Failure | None] = field(default_factory=deque)
     """Taken one per preview."""
     preview_delay: Callable[[], Awaitable[None]] | None = None
     drafts: dict[tuple[str, int], str] = field(default_factory=dict)

@@ -29,7 +29,8 @@ from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
-from gateway.delivery.outbox import Delivery, DeliverySettings
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.tries import DeliverySettings
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
@@ -270,6 +271,7 @@ class Rig:
             delivery=self.delivery,
             clock=self.clock,
             accounts=self.accounts,
+            previews=self.delivery.previews(self.store),
             approver_for=self.approvals.approver,
         )
         self.dispatch = Dispatch(

@@ -30,7 +30,7 @@ from gateway.control import ControlServer, ask, connect, read_line, send_line, s
 from gateway.daemon import RESTART_WANTED
 from gateway.logs import about, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
-from gateway.platforms.contract import SendRefused
+from gateway.platforms.contract import ChatGone
 from gateway.sdnotify import ServiceManager
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -92,7 +92,7 @@ class TestLog:
             return said("done")
 
         rig.loop.scripts["hello"] = script
-        rig.platform.fail(SendRefused("blocked"))
+        rig.platform.fail(ChatGone("blocked"))
         await rig.intake.receive(inbound("hello"))
         await rig.settle()
         lines = [json.loads(line) for line in stream.getvalue().splitlines()]

@@ -1,0 +1,345 @@
+"""Owns showing an answer while it is written: paced, never in the way of the answer itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from agent.errors import StaleTurn, StoreError
+from agent.mail import Address
+from agent.ports import Clock
+from agent.sessions import TurnTicket
+from gateway.delivery.chats import Chats, spare_calls
+from gateway.delivery.unfinished import finished, is_beyond, is_worth_showing, unfinished
+from gateway.platforms.contract import (
+    ChatGone,
+    EditRefused,
+    Platform,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
+from gateway.tasks import TaskOwner, wait_all
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewSettings:
+    """How previews are paced, beside what their chat takes."""
+
+    first_seconds: float = 0.3
+    """After the first text, if there is a sentence by then: a quick answer needs no preview."""
+    first_at_last_seconds: float = 1.0
+    enough_chars: int = 40
+    interval_seconds: float = 1.0
+    """Between the first two; from then on it grows up to what the chat takes for long."""
+    interval_growth: float = 1.2
+    refresh_seconds: float = 20.0
+    """A draft goes by itself some seconds after this."""
+    strikes: int = 3
+    """Floods, or failures in a row, after which a turn shows no more."""
+    note_tries: int = 5
+    note_pause_seconds: float = 1.0
+    patience_seconds: float = 2.0
+    """What a call that is under way at the end may still take."""
+
+
+class PreviewNotes(Protocol):
+    """Where it is kept which message shows a turn (`agent.store_ports.SessionStore`)."""
+
+    async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
+        """As the store says."""
+        ...
+
+    async def preview_of(self, ticket: TurnTicket) -> str | None:
+        """As the store says."""
+        ...
+
+
+class Previews:
+    """Makes the previews of turns."""
+
+    def __init__(
+        self,
+        *,
+        platforms: Mapping[str, Platform],
+        notes: PreviewNotes,
+        chats: Chats,
+        is_busy: Callable[[Address], bool],
+        tasks: TaskOwner,
+        clock: Clock,
+        settings: PreviewSettings | None = None,
+    ) -> None:
+        """``is_busy``: is something owed to this chat on its way? It comes first."""
+        self._platforms = platforms
+        self._notes = notes
+        self._chats = chats
+        self._is_busy = is_busy
+        self._tasks = tasks
+        self._clock = clock
+        self._settings = settings or PreviewSettings()
+
+    @asynccontextmanager
+    async def of(
+        self, ticket: TurnTicket, address: Address, *, resumed: bool = False
+    ) -> AsyncIterator[Preview | None]:
+        """Show a turn while the block runs; behind it nothing changes what was shown any more.
+
+        None: this chat shows nothing. ``resumed``: go on in the message of before.
+        """
+        platform = self._platforms.get(address.platform)
+        if platform is None or platform.preview_kind(address) == "none":
+            yield None
+            return
+        preview = Preview(
+            platform, self._notes, self._chats, self._is_busy, self._tasks, self._clock,
+            self._settings, ticket, address,
+        )  # fmt: skip
+        if resumed:
+            await preview.take_up()
+        showing = self._tasks.spawn(preview.run(), name="preview")
+        try:
+            yield preview
+        finally:
+            showing.cancel()
+            await preview.end()
+
+
+class Preview:
+    """What one running turn shows. The turn itself only ever calls `on_text`."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        notes: PreviewNotes,
+        chats: Chats,
+        is_busy: Callable[[Address], bool],
+        tasks: TaskOwner,
+        clock: Clock,
+        settings: PreviewSettings,
+        ticket: TurnTicket,
+        address: Address,
+    ) -> None:
+        self._platform = platform
+        self._notes = notes
+        self._chats = chats
+        self._is_busy = is_busy
+        self._tasks = tasks
+        self._clock = clock
+        self._settings = settings
+        self._ticket = ticket
+        self._address = address
+        self._is_draft = platform.preview_kind(address) == "draft"
+        self._bounds = platform.preview_bounds(address)
+        self._pieces: list[str] = []
+        self._news = asyncio.Event()
+        self._whole = False
+        """The message is full: more text changes nothing."""
+        self._began: float | None = None
+        """When the first text came, since what was shown was void."""
+        self._message_id: str | None = None
+        self._shown = ""
+        self._last_at = 0.0
+        self._count = 0
+        self._floods = 0
+        self._failures = 0
+        self._over = False
+        self._left_behind = False
+        self._in_doubt = False
+        """May the store have its message, or not?"""
+        self._under_way: asyncio.Future[None] | None = None
+
+    # for the turn
+
+    def on_text(self, delta: str) -> None:
+        """As `agent.ports.TurnObserver.on_text`."""
+        if delta:
+            self._pieces.append(delta)
+            if not self._whole:
+                self._news.set()
+            return
+        self._pieces.clear()
+        self._whole = False
+        self._began = None
+
+    @property
+    def text(self) -> str:
+        """All that was said so far and not taken back, whether it was shown or not."""
+        if len(self._pieces) > 1:
+            self._pieces[:] = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Did anything of this turn appear in the chat?"""
+        return self._count > 0 or self._message_id is not None
+
+    async def take_up(self) -> None:
+        """Go on in the message in which this turn was shown before a restart."""
+        try:
+            self._message_id = await self._notes.preview_of(self._ticket)
+        except StoreError:
+            self._over = True  # a second message would be one too many
+            log.warning("the preview of before is not known", exc_info=True)
+
+    async def run(self) -> None:
+        """Show what there is, as often as the chat takes it, until cancelled or in vain."""
+        while not self._over:
+            if not await self._news_come():
+                self._shown = ""  # the draft goes by itself if nobody shows it anew
+            self._news.clear()
+            while (wait := self._wait_seconds()) > 0:
+                await self._clock.sleep(wait)
+            shown = unfinished(self.text, self._bounds.limit)
+            self._whole = is_beyond(self.text, self._bounds.limit)
+            if shown and shown != self._shown:
+                await self._call(shown)
+
+    async def end(self) -> None:
+        """Nothing changes the message after this; what is under way gets a moment to arrive."""
+        self._over = True
+        call = self._under_way
+        if call is None or call.done():
+            return
+        if await wait_all((call,), self._clock, self._settings.patience_seconds):
+            return
+        log.info("a preview was left behind", extra={"platform": self._address.platform})
+        self._left_behind = True
+        if self._message_id is not None or self._is_draft:
+            call.cancel()
+
+    async def rest(self, mark: str) -> None:
+        """Behind `end`: let a message that will be gone on with stand without a cursor."""
+        if self._message_id is None or not self._shown or self._is_silent() or self._left_behind:
+            return
+        self._over = False
+        self._begin_call(f"{finished(self.text, self._bounds.limit)}\n\n{mark}")
+        await self.end()
+
+    # pace
+
+    async def _news_come(self) -> bool:
+        if not self._is_draft or not self._shown:
+            await self._news.wait()
+            return True
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            return await wait_all((news,), self._clock, self._settings.refresh_seconds)
+        finally:
+            news.cancel()
+
+    def _wait_seconds(self) -> float:
+        now = self._clock.monotonic()
+        wait = self._chats.budget(self._address).spare_seconds(self._bounds)
+        if self._count:
+            return max(wait, self._last_at + self._interval_seconds() - now)
+        if self._message_id is None and self._is_busy(self._address):
+            wait = max(wait, self._settings.first_at_last_seconds)
+        return max(wait, self._first_seconds(now))
+
+    def _first_seconds(self, now: float) -> float:
+        settings = self._settings
+        if self._began is None:
+            self._began = now
+        waited = now - self._began
+        if waited < settings.first_seconds:
+            return settings.first_seconds - waited
+        if is_worth_showing(self.text, settings.enough_chars):
+            return 0.0
+        return min(max(0.0, settings.first_at_last_seconds - waited), settings.first_seconds)
+
+    def _interval_seconds(self) -> float:
+        """Quick at first, and slower the longer it takes."""
+        settings = self._settings
+        longest = self._bounds.seconds / spare_calls(self._bounds)
+        grown = settings.interval_seconds * settings.interval_growth ** min(self._count - 1, 64)
+        backoff = 2.0**self._failures
+        return max(settings.interval_seconds, min(longest, grown)) * backoff
+
+    def _is_silent(self) -> bool:
+        gone = self._chats.is_gone(self._address)
+        return gone or self._chats.budget(self._address).wait_seconds > 0
+
+    # the calls
+
+    async def _call(self, text: str) -> None:
+        if self._over or self._chats.is_gone(self._address):
+            self._over = True
+            return
+        # Shielded: whoever ends the preview decides what becomes of a call that is under way.
+        await asyncio.shield(self._begin_call(text))
+
+    def _begin_call(self, text: str) -> asyncio.Future[None]:
+        self._chats.budget(self._address).called()
+        self._last_at = self._clock.monotonic()
+        self._under_way = self._tasks.spawn(self._show(text), name="preview call")
+        return self._under_way
+
+    async def _show(self, text: str) -> None:
+        try:
+            message_id = await self._platform.preview(
+                self._address, text, self._message_id, self._ticket.user_row_id
+            )
+        except SendFlood as exc:
+            self._chats.budget(self._address).silence(exc.retry_after_seconds)
+            self._floods += 1
+            self._over = self._over or self._floods >= self._settings.strikes
+        except ChatGone:
+            self._chats.lost(self._address)
+            self._over = True
+        except (SendRefused, EditRefused) as exc:
+            log.info("preview refused", extra={"reason": str(exc)})
+            self._over = True
+        except (SendUnavailable, SendUnknown) as exc:
+            self._failures += 1
+            doubled = isinstance(exc, SendUnknown) and self._could_double()
+            self._over = self._over or doubled or self._failures >= self._settings.strikes
+        except Exception:  # the supervised border of a platform: only an ornament
+            log.warning("preview crashed", exc_info=True)
+            self._over = True
+        else:
+            self._failures = 0
+            self._count += 1
+            self._shown = text
+            self._last_at = self._clock.monotonic()
+            if message_id is not None and self._message_id is None:
+                await self._note(message_id)
+
+    def _could_double(self) -> bool:
+        """Would another call send another message, if the one before has arrived?"""
+        return self._message_id is None and not self._is_draft and not self._platform.dedupes_sends
+
+    async def _note(self, message_id: str) -> None:
+        """Stored before it is edited; a message that can not be is taken away again."""
+        noted = False
+        for _ in range(self._settings.note_tries):
+            if self._left_behind:
+                break
+            try:
+                noted = await self._notes.note_preview(self._ticket, self._address, message_id)
+            except StaleTurn:
+                break
+            except StoreError:
+                # It may be stored: then the answer comes in its place, so it has to stay.
+                log.warning("a preview could not be noted", exc_info=True)
+                self._in_doubt = True
+                await self._clock.sleep(self._settings.note_pause_seconds)
+                continue
+            self._in_doubt = False
+            break
+        if noted:
+            self._message_id = message_id
+            return
+        self._over = True
+        if self._in_doubt:
+            return
+        try:
+            await self._platform.preview(self._address, "", message_id, self._ticket.user_row_id)
+        except Exception:  # the supervised border of a platform: it stays, as half an answer
+            log.warning("a preview could not be taken away", exc_info=True)
