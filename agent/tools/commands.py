@@ -8,6 +8,8 @@ import binascii
 import contextlib
 import json
 import logging
+import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,9 +129,15 @@ class LocalRunner:
         if await _is_over(process):
             return
         log.warning("a command's end is not waited for", extra={"pid": process.pid})
-        self._threads.submit(lambda: end_all(process.pid))
+        self._threads.submit(lambda: _end(process))
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    """What it has started first: once it is dead, nobody knows any more what that was."""
+    end_all(process.pid)
+    if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
 
 
 async def _is_over(process: asyncio.subprocess.Process) -> bool:

@@ -26,7 +26,7 @@ _UNIT = r"posthouse(?:[\w@.-]*)"
 _STOPS_US = re.compile(
     rf"\b(?:systemctl|service)\b[^\n;|&]*\b{_UNIT}"
     rf"|\b(?:pkill|killall|skill|snice)\b[^\n;|&]*(?:{_UNIT}|\bpython)"
-    r"|\bkill\b[^\n;|&]*\s-1(?:\s|\Z)"
+    r"|\bkill\b[^\n;|&]*\s\S+\s+-1(?:\s|\Z)"
 )
 """Commands that would end the daemon, in the ways in which a model writes them. No wall: there are
 countless others, and a person reads each command."""
