@@ -16,14 +16,18 @@ class MenuEntry:
     help: str
     usage: str = ""
     """What may stand behind its name: ``[focus]``, ``[on|off|inherit]``."""
+    quiet: bool = False
+    """Its answer only concerns whoever asked: among others it is shown to nobody else, if it can
+    be."""
     private: bool = False
-    """Its answer only concerns whoever asked: among others it is shown to nobody else."""
+    """… and if it can not be, it is not shown."""
     asks_again: bool = False
     """It has no answer of its own: a turn comes of it."""
     admin_only: bool = False
 
 
-PRIVATE = frozenset({"status", "context", "lineage", "sessions", "whoami", "usage", "help"})
+QUIET = frozenset({"status", "context", "lineage", "help"})
+PRIVATE = frozenset({"sessions", "whoami", "usage"})
 ASKS_AGAIN = frozenset({"retry"})
 
 
@@ -34,6 +38,7 @@ def entries(commands: Mapping[str, Command]) -> tuple[MenuEntry, ...]:
             command.name,
             command.help,
             command.usage,
+            quiet=command.name in QUIET | PRIVATE,
             private=command.name in PRIVATE,
             asks_again=command.name in ASKS_AGAIN,
             admin_only=command.admin_only,

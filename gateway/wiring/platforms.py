@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
+from gateway.commands.menu import entries
+from gateway.commands.registry import COMMANDS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -42,7 +45,11 @@ def enabled_platforms(config: Config, secrets: Secrets) -> list[str]:
 
 
 async def build_platforms(
-    config: Config, around: Surroundings, clock: Clock, store: Store
+    config: Config,
+    around: Surroundings,
+    clock: Clock,
+    store: Store,
+    attachments: Attachments,
 ) -> dict[str, Platform]:
     """The chat platforms by name; their SDKs are only imported where they are on."""
     platforms: dict[str, Platform] = {}
@@ -77,7 +84,7 @@ async def build_platforms(
         )
     if "discord" in enabled and secrets.discord_bot_token:
         from gateway.platforms.discord.adapter import DiscordPlatform  # noqa: PLC0415
-        from gateway.platforms.discord.client import DiscordSettings  # noqa: PLC0415
+        from gateway.platforms.discord.settings import DiscordSettings  # noqa: PLC0415
 
         platforms["discord"] = DiscordPlatform(
             DiscordSettings(
@@ -87,6 +94,9 @@ async def build_platforms(
             ),
             clock,
             nonce_scope=await store.identity(),
+            attachments=attachments,
+            menu=entries(COMMANDS),
+            remembered=store,
         )
     return platforms
 

@@ -25,7 +25,7 @@ from gateway.platforms.contract import (
     SendUnknown,
 )
 from gateway.platforms.discord.adapter import DiscordPlatform
-from gateway.platforms.discord.client import DiscordSettings
+from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.telegram.adapter import TelegramPlatform
 from gateway.platforms.telegram.client import TelegramSettings
 from tests.contract.platform_suite import FarEnd, PlatformSuite

@@ -11,7 +11,7 @@ from agent.clock import SystemClock
 from agent.mail import Address, OutboxPart
 from gateway.platforms.contract import PlatformError, PlatformState
 from gateway.platforms.discord.adapter import DiscordPlatform
-from gateway.platforms.discord.client import DiscordSettings
+from gateway.platforms.discord.settings import DiscordSettings
 from tests.fakes.discord_server import DiscordServer
 from tests.fakes.intake import RecordingIntake, Reports
 

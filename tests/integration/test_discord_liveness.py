@@ -17,7 +17,7 @@ from gateway.platforms.contract import (
     PlatformState,
     PlatformUnavailable,
 )
-from gateway.platforms.discord import health, wire
+from gateway.platforms.discord import gateway_socket, health, wire
 from gateway.platforms.discord.adapter import DiscordPlatform
 from tests.fakes.discord_server import Channel, DiscordServer, Guild, User, discord_py_at
 from tests.fakes.intake import RecordingIntake, Reports
@@ -67,8 +67,8 @@ async def test_a_zombie_is_left_and_the_session_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By our own watch: the SDK's would take another minute."""
-    monkeypatch.setattr(wire, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(wire, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(gateway_socket, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(gateway_socket, "CLOSE_SECONDS", 0.1)
     intake = RecordingIntake()
     async with running(bot, intake) as (reports, _):
         server.user_says(channel, alice, "before")
@@ -145,8 +145,8 @@ async def test_a_gateway_that_never_answers_is_given_up(server: DiscordServer) -
 async def test_a_gateway_that_greets_nobody(
     server: DiscordServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "HELLO_SECONDS", 0.05)
-    monkeypatch.setattr(wire, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(gateway_socket, "HELLO_SECONDS", 0.05)
+    monkeypatch.setattr(gateway_socket, "CLOSE_SECONDS", 0.05)
     server.gateway.mute = True
     platform = make(server)
     with pytest.raises(PlatformUnavailable, match="nothing"):

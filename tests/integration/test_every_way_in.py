@@ -21,8 +21,8 @@ from gateway.intake.access import Verdict
 from gateway.intake.gate import Gate
 from gateway.platforms.contract import InboundMessage, PlatformError, PlatformState
 from gateway.platforms.discord.adapter import DiscordPlatform
-from gateway.platforms.discord.client import DiscordSettings
 from gateway.platforms.discord.sdk import build_bot
+from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.discord.wire import MESSAGE_EVENTS
 from gateway.platforms.telegram.adapter import TelegramPlatform
 from gateway.platforms.telegram.client import TelegramSettings

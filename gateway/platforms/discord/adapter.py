@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 
+from agent.attachments import Attachments
+from agent.messages import is_blank
 from agent.ports import Clock
+from agent.remembered import Remembered
 from gateway import texts
+from gateway.commands.menu import MenuEntry
 from gateway.delivery.splitting import DISCORD_LIMIT
 from gateway.platforms.contract import (
     Address,
@@ -24,17 +30,24 @@ from gateway.platforms.contract import (
     Report,
     SendError,
     SendFlood,
-    SendRefused,
     SendUnavailable,
 )
-from gateway.platforms.discord import render as rendering
 from gateway.platforms.discord.channels import ChannelFeed
-from gateway.platforms.discord.client import DiscordClient, DiscordSettings
+from gateway.platforms.discord.client import DiscordClient
 from gateway.platforms.discord.convert import PLATFORM, convert
 from gateway.platforms.discord.files import Cdn, Expired, FileRef, parse_ref
 from gateway.platforms.discord.handing import HandIn
 from gateway.platforms.discord.health import Health
-from gateway.platforms.discord.sending import NoSuchReference
+from gateway.platforms.discord.native.hooks import Hooks
+from gateway.platforms.discord.native.menu import Publishing
+from gateway.platforms.discord.native.pressing import Presses
+from gateway.platforms.discord.out.direct import Direct
+from gateway.platforms.discord.out.outgoing import Outgoing, channel_of, number_of
+from gateway.platforms.discord.out.parcels import Packing
+from gateway.platforms.discord.out.planning import plan
+from gateway.platforms.discord.out.previews import Previews
+from gateway.platforms.discord.out.refusals import NoSuchReference
+from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
 from gateway.platforms.discord.wire import WireEvent
 
@@ -47,13 +60,30 @@ _TYPING_SECONDS = 5.0
 class DiscordPlatform:
     """`gateway.platforms.contract.Platform` on Discord.
 
-    ``nonce_scope`` names the database whose parts are sent (see `render.nonce`).
+    ``nonce_scope`` names the database whose parts are sent (see `render.nonce`); ``attachments``
+    are the files that go out with answers; ``menu`` is published once per bot and change, which is
+    what ``remembered`` is for.
     """
 
-    def __init__(self, settings: DiscordSettings, clock: Clock, *, nonce_scope: str) -> None:
+    def __init__(
+        self,
+        settings: DiscordSettings,
+        clock: Clock,
+        *,
+        nonce_scope: str,
+        attachments: Attachments | None = None,
+        menu: tuple[MenuEntry, ...] = (),
+        remembered: Remembered | None = None,
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._nonce_scope = nonce_scope
+        self._menu = menu
+        self._direct = Direct(settings.api_base, settings.token)
+        self._hooks = Hooks(self._direct)
+        self._previews = Previews(self._direct, nonce_scope)
+        self._packing = Packing(attachments, limit_bytes=settings.upload_limit_bytes)
+        self._publishing = Publishing(menu, remembered, clock)
         self._client: DiscordClient | None = None
         self._cdn: Cdn | None = None
         self._closed = False
@@ -78,11 +108,11 @@ class DiscordPlatform:
         return True
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
-        return rendering.render(draft.text)
+        return plan(draft)
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")
-        session = _Session(Health(report, self._clock))
+        session = _Session(Health(report, self._clock), self._publish)
         client = DiscordClient(self._settings, session, self._clock, self._withheld)
         try:
             await client.login()
@@ -94,9 +124,13 @@ class DiscordPlatform:
         if self._bot_id != str(bot_id):
             self._left = {}
         self._bot_id = str(bot_id)
+        said = partial(convert, bot_id=bot_id, last_sent=self._last_sent)
+        session.presses = presses = Presses(
+            self._hooks, self._menu, said, intake, session.health.store, self._clock
+        )
         hand_in = HandIn(
             client.asking,
-            lambda facts: convert(facts, bot_id, self._last_sent),
+            said,
             self._bot_id,
             intake,
             session.health.store,
@@ -106,35 +140,32 @@ class DiscordPlatform:
         try:
             await client.receive()
         finally:
+            await presses.stop()
             await feed.stop()
             self._left = feed.unfinished()
 
+    def _publish(self) -> None:
+        application_id = None if self._client is None else self._client.application_id
+        if application_id is not None:
+            self._publishing.ready(self._direct, application_id)
+
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
-        if self._is_foreign(address):
-            # Not refused: it is owed, and with the token of before it can still be paid.
-            raise SendUnavailable("owed by another bot; it waits for that bot's token")
-        channel_id = _channel_of(address)
-        client = self._sender()
-        content = part.payload["content"]
-        nonce = rendering.nonce(self._nonce_scope, part.id)
-        reply_to, before = _number(address.reply_to_message_id), _number(part.follows_message_id)
-        found = None
-        if repeat:
-            # Discord forgets a nonce after some minutes, so its own memory is not enough.
-            found = await client.sending.find_own(
-                channel_id, content, nonce, reply_to, before, first=part.n == 0
-            )
-        message_id = found or await _send(
-            client, channel_id, content, nonce, reply_to if part.n == 0 else None
-        )
+        self._check_bot(address)
+        channel_id, client = channel_of(address), self._sender()
+        outgoing = Outgoing(client.sending, self._hooks, self._packing, self._nonce_scope)
+        sent = await outgoing.send(address, part, repeat=repeat)
+        if not sent.quiet:
+            self._remember_last(channel_id, sent.message_id)
+        return sent.message_id
+
+    def _remember_last(self, channel_id: int, message_id: str) -> None:
         self._last_sent[str(channel_id)] = message_id
         self._last_sent.move_to_end(str(channel_id))
         if len(self._last_sent) > _KEPT_CHANNELS:
             self._last_sent.popitem(last=False)
-        return message_id
 
     def preview_kind(self, address: Address) -> PreviewKind:
-        return "none"
+        return "message"
 
     def preview_bounds(self, address: Address) -> PreviewBounds:
         return PreviewBounds(limit=DISCORD_LIMIT, calls=5, seconds=5.0)
@@ -142,7 +173,19 @@ class DiscordPlatform:
     async def preview(
         self, address: Address, text: str, message_id: str | None, draft_id: int
     ) -> str | None:
-        return None
+        self._check_bot(address)
+        self._sender()
+        channel_id, shown = channel_of(address), number_of(message_id)
+        if shown is None:
+            if is_blank(text):
+                return None
+            reply_to = number_of(address.reply_to_message_id)
+            return await self._previews.begin(channel_id, text, draft_id, reply_to)
+        if is_blank(text):
+            await self._previews.remove(channel_id, shown)
+            return None
+        await self._previews.change(channel_id, shown, text)
+        return message_id
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         ref = parse_ref(attachment.ref)
@@ -178,7 +221,7 @@ class DiscordPlatform:
             return
         try:
             async with asyncio.timeout(_TYPING_SECONDS):
-                await self._sender().sending.typing(_channel_of(address))
+                await self._sender().sending.typing(channel_of(address))
         except SendFlood:
             raise
         except (SendError, NoSuchReference, TimeoutError) as exc:
@@ -187,8 +230,10 @@ class DiscordPlatform:
     async def close(self) -> None:
         self._closed = True
         client, self._client = self._client, None
+        await self._publishing.stop()
         if client is not None:
             await client.close()
+        await self._direct.close()
 
     async def _adopt(self, client: DiscordClient) -> None:
         """From here on answers go out through this login; the one of before is let go."""
@@ -202,6 +247,11 @@ class DiscordPlatform:
         if self._client is None:
             raise SendUnavailable("discord: not logged in")
         return self._client
+
+    def _check_bot(self, address: Address) -> None:
+        if self._is_foreign(address):
+            # Not refused: it is owed, and with the token of before it can still be paid.
+            raise SendUnavailable("owed by another bot; it waits for that bot's token")
 
     def _is_foreign(self, address: Address) -> bool:
         """Was this asked of another bot than the one that is logged in?"""
@@ -217,9 +267,11 @@ class DiscordPlatform:
 class _Session:
     """Tells the feed and the supervisor what the connection does (`client.Events`)."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: Health, on_ready: Callable[[], None]) -> None:
         self.health = health
         self.feed: ChannelFeed | None = None
+        self.presses: Presses | None = None
+        self._on_ready = on_ready
 
     def identifying(self) -> None:
         if self.feed is not None:
@@ -228,6 +280,7 @@ class _Session:
     def ready(self) -> None:
         if self.feed is not None:
             self.feed.release()
+        self._on_ready()
 
     def connection(self, up: bool) -> None:
         self.health.connection(up)
@@ -239,29 +292,6 @@ class _Session:
         if self.feed is not None:
             self.feed.live(item)
 
-
-def _channel_of(address: Address) -> int:
-    """A thread is a channel of its own to Discord."""
-    number = _number(address.thread_id or address.chat_id)
-    if number is None:
-        raise SendRefused("the address names no channel")
-    return number
-
-
-def _number(id_: str | None) -> int | None:
-    return int(id_) if id_ is not None and id_.isascii() and id_.isdigit() else None
-
-
-async def _send(
-    client: DiscordClient, channel_id: int, content: str, nonce: str, reply_to: int | None
-) -> str:
-    try:
-        return await client.sending.send(channel_id, content, nonce, reply_to)
-    except NoSuchReference as exc:
-        if reply_to is None:
-            raise SendRefused(str(exc)) from exc
-    # What it answers is gone; the answer itself still counts.
-    try:
-        return await client.sending.send(channel_id, content, nonce, None)
-    except NoSuchReference as exc:
-        raise SendRefused(str(exc)) from exc
+    def interaction(self, payload: object) -> None:
+        if self.presses is not None:
+            self.presses.pressed(payload)

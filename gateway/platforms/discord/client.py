@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.ports import Clock
@@ -17,9 +16,10 @@ from gateway.platforms.contract import (
 )
 from gateway.platforms.discord.asking import Asking, shown
 from gateway.platforms.discord.health import Lines
+from gateway.platforms.discord.out.sending import Sending
 from gateway.platforms.discord.reading import read_or_not
 from gateway.platforms.discord.sdk import build_bot, load_sdk
-from gateway.platforms.discord.sending import Sending
+from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.discord.source import Item
 from gateway.platforms.discord.wire import Wire, WireEvent
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PUBLIC_API_BASE = "https://discord.com/api/v10"
 _CLOSE_SECONDS = 5.0
 _LOGIN_SECONDS = 60.0
 _TOKEN_HINT = (
@@ -38,25 +37,6 @@ _INTENT_HINT = (
     "discord refuses the Message Content intent; switch it on for the bot in the developer portal "
     "(Bot, Privileged Gateway Intents)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DiscordSettings:
-    """Of one bot."""
-
-    token: str = field(repr=False)
-    api_base: str = PUBLIC_API_BASE
-    gateway_url: str | None = None
-    """None: asked from the API, together with how many shards are needed."""
-    patience_seconds: float = 120.0
-    """How long the SDK may try to reconnect by itself before a new start is better."""
-    send_timeout_seconds: float = 90.0
-    """The SDK's own retries and waits for rate limits included."""
-    file_timeout_seconds: float = 120.0
-    guild_ready_seconds: float = 2.0
-    heartbeat_timeout_seconds: float = 60.0
-    shortest_heartbeat_seconds: float = 5.0
-    reidentify_pause_seconds: float = 5.0
 
 
 class Events(Protocol):
@@ -80,6 +60,10 @@ class Events(Protocol):
 
     def message(self, item: Item) -> None:
         """A message came in, or an edit."""
+        ...
+
+    def interaction(self, payload: object) -> None:
+        """Somebody chose a command of the menu or pressed a button, and waits for a sign."""
         ...
 
 
@@ -132,6 +116,11 @@ class DiscordClient:
         assert user is not None
         return user.id
 
+    @property
+    def application_id(self) -> int | None:
+        """Of the bot, known after the login: the menu belongs to it."""
+        return self._bot.application_id
+
     def _build(self, shards: int) -> discord.Client:
         settings = self._settings
         return build_bot(
@@ -149,6 +138,10 @@ class DiscordClient:
         if name == "MESSAGE_UPDATE" and not _is_edit(payload):
             return
         self._events.message(read_or_not(payload, is_edit=name == "MESSAGE_UPDATE"))
+
+    def interaction(self, payload: object) -> None:
+        """`wire.WireEvents.interaction`."""
+        self._events.interaction(payload)
 
     def session_begun(self, shard_id: int) -> None:
         """`wire.WireEvents.session_begun`."""

@@ -84,9 +84,9 @@ def read_message(payload: object, *, is_edit: bool = False) -> Facts:
         id=id_,
         channel_id=channel_id,
         author_id=author_id,
-        author_name=_name(author, member),
+        author_name=name_of(author, member),
         text=content,
-        sent_at=_time(message.get("timestamp")) or (id_ >> 22) / 1000 + _EPOCH_MS / 1000,
+        sent_at=_time(message.get("timestamp")) or sent_at(id_),
         edited_at=_time(message.get("edited_timestamp")),
         is_edit=is_edit,
         guild_id=guild_id,
@@ -94,9 +94,9 @@ def read_message(payload: object, *, is_edit: bool = False) -> Facts:
         place_known=guild_id is None,
         is_person=not author.get("bot") and not author.get("system") and not _is_hook(message),
         is_ordinary=kind in ORDINARY_TYPES and message.get("channel_type") != GROUP_DIRECT,
-        role_ids=_ids(member["roles"]) if isinstance(member.get("roles"), list) else None,
+        role_ids=ids_in(member["roles"]) if isinstance(member.get("roles"), list) else None,
         mentions={
-            user_id: _name(user, _dict(user.get("member")))
+            user_id: name_of(user, _dict(user.get("member")))
             for user in _dicts(message.get("mentions"))
             if (user_id := id_of(user.get("id"))) is not None
         },
@@ -114,7 +114,8 @@ def _is_hook(message: dict[str, Any]) -> bool:
     return message.get("webhook_id") is not None
 
 
-def _name(user: dict[str, Any], member: dict[str, Any]) -> str:
+def name_of(user: dict[str, Any], member: dict[str, Any]) -> str:
+    """What people are shown for a user, here or anywhere."""
     for name in (member.get("nick"), user.get("global_name"), user.get("username")):
         if isinstance(name, str) and name:
             return name
@@ -199,7 +200,13 @@ def _required_id(fields: dict[str, Any], name: str) -> int:
     return found
 
 
-def _ids(values: list[Any]) -> frozenset[int]:
+def sent_at(id_: int) -> float:
+    """When something with this id was made, in Unix seconds."""
+    return (id_ >> 22) / 1000 + _EPOCH_MS / 1000
+
+
+def ids_in(values: list[Any]) -> frozenset[int]:
+    """Those of them that are ids."""
     return frozenset(found for value in values if (found := id_of(value)) is not None)
 
 

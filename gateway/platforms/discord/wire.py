@@ -1,4 +1,4 @@
-"""Owns the gateway's socket under the SDK: how it is dialled, unpacked, watched, and what passes.
+"""Owns the way to the gateway under the SDK: how it is dialled, and what of its frames passes.
 
 The SDK gets the frames that it needs to stay connected and to know guilds and channels. Messages
 are taken out here: one that the SDK could not read would end the connection.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.ports import Clock
 from gateway.platforms.contract import PlatformUnavailable
+from gateway.platforms.discord.frames import DISPATCH, HEARTBEAT_ACK, HELLO, parsed
+from gateway.platforms.discord.gateway_socket import GatewaySocket
 
 if TYPE_CHECKING:
     import aiohttp
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DIAL_SECONDS = 10.0
-HELLO_SECONDS = 15.0
-ANSWER_SECONDS = 15.0
-"""After a heartbeat something has to be heard, or the socket is dead."""
-CLOSE_SECONDS = 2.0
 STEADY_SECONDS = 10.0
 """A connection that ends sooner was none."""
 LONGEST_PAUSE_SECONDS = 30.0
@@ -35,18 +32,12 @@ FRUITLESS_LIMIT = 8
 """Such connections in a row; then a new login is better, which knows how many starts are left."""
 USUAL_HEARTBEAT_SECONDS = 41.25
 LONGEST_HEARTBEAT_SECONDS = 45.0
-MAX_FRAME_BYTES = 64 << 20
-_SYNC_FLUSH = b"\x00\x00\xff\xff"
 
-DISPATCH, HEARTBEAT, HELLO, HEARTBEAT_ACK = 0, 1, 10, 11
 MESSAGE_EVENTS = ("MESSAGE_CREATE", "MESSAGE_UPDATE")
+INTERACTION_EVENT = "INTERACTION_CREATE"
 _SDK_EVENTS = ("READY", "GUILD_", "CHANNEL_", "THREAD_", "USER_UPDATE")
 _TAKEN = "TAKEN_OUT"
 """A name that the SDK does not know: it counts such an event and does nothing more."""
-
-
-class GarbageError(ValueError):
-    """A frame that can not be understood: the stream behind it can not be trusted."""
 
 
 class WireEvents(Protocol):
@@ -54,6 +45,10 @@ class WireEvents(Protocol):
 
     def message_event(self, name: str, payload: object) -> None:
         """MESSAGE_CREATE or MESSAGE_UPDATE, as it came."""
+        ...
+
+    def interaction(self, payload: object) -> None:
+        """INTERACTION_CREATE, as it came; it has to be acknowledged within three seconds."""
         ...
 
     def session_begun(self, shard_id: int) -> None:
@@ -146,7 +141,7 @@ class Wire:
         Raises:
             GarbageError: it is no frame.
         """
-        frame = _parsed(text)
+        frame = parsed(text)
         op = frame.get("op")
         if op == HELLO:
             return None if greeted else self._hello(frame)
@@ -174,6 +169,9 @@ class Wire:
             return json.dumps({"op": DISPATCH, "t": _TAKEN, "d": None})
         if name in MESSAGE_EVENTS:
             self._events.message_event(name, data)
+            return taken
+        if name == INTERACTION_EVENT:
+            self._events.interaction(data)
             return taken
         if name == "RESUMED":
             return json.dumps({"op": DISPATCH, "t": name, "s": seq, "d": {}})
@@ -211,153 +209,3 @@ class Wire:
             pass
         log.warning("odd address to resume at")
         return str(home)
-
-
-class GatewaySocket:
-    """What the SDK takes for its socket: only what it uses of one."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, wire: Wire, clock: Clock) -> None:
-        self._socket = socket
-        self._wire = wire
-        self._clock = clock
-        self._opened_at = clock.monotonic()
-        self._inflater = _Inflater()
-        self._alarm: asyncio.Timeout | None = None
-        self._answer_due: float | None = None
-        """By the event loop's time."""
-        self._greeted = False
-        self._over = False
-
-    @property
-    def closed(self) -> bool:
-        return self._socket.closed
-
-    @property
-    def close_code(self) -> int | None:
-        return self._socket.close_code
-
-    async def send_str(self, data: str) -> None:
-        if _op_of(data) == HEARTBEAT:
-            self._expect_answer()
-        await self._socket.send_str(data)
-
-    def _expect_answer(self) -> None:
-        if self._answer_due is not None:
-            return
-        self._answer_due = asyncio.get_running_loop().time() + ANSWER_SECONDS
-        alarm = self._alarm
-        if alarm is not None:
-            when = alarm.when()
-            if when is None or when > self._answer_due:
-                alarm.reschedule(self._answer_due)
-
-    async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:
-        """The next frame for the SDK.
-
-        Raises:
-            TimeoutError: nothing is heard any more; the SDK connects anew and resumes.
-        """
-        import aiohttp  # noqa: PLC0415 - comes with the SDK
-
-        try:
-            while True:
-                message = await self._next(timeout)
-                text = self._text_of(message)
-                if text is None:
-                    if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
-                        continue
-                    self._end(f"it was closed with code {self.close_code}")
-                    return message
-                kept = self._wire.pass_on(text, greeted=self._greeted)
-                if kept is not None:
-                    self._greeted = True
-                    return aiohttp.WSMessage(aiohttp.WSMsgType.TEXT, kept, None)
-        except TimeoutError:
-            log.warning("discord's gateway says nothing any more")
-            self._end("it said nothing any more")
-            raise
-        except GarbageError as exc:
-            log.warning("discord's gateway says what nobody understands", extra={"why": str(exc)})
-            self._end(f"it said what nobody understands: {exc}")
-            raise TimeoutError from exc
-
-    async def _next(self, timeout_seconds: float | None) -> aiohttp.WSMessage:
-        loop = asyncio.get_running_loop()
-        longest = timeout_seconds if self._greeted else HELLO_SECONDS
-        deadline = None if longest is None else loop.time() + longest
-        due = self._answer_due
-        if due is not None and (deadline is None or due < deadline):
-            deadline = due
-        try:
-            async with asyncio.timeout_at(deadline) as self._alarm:
-                message = await self._socket.receive()
-        finally:
-            self._alarm = None
-        self._answer_due = None
-        return message
-
-    def _text_of(self, message: aiohttp.WSMessage) -> str | None:
-        data: Any = message.data
-        if isinstance(data, bytes | bytearray) and message.type.name == "BINARY":
-            return self._inflater.feed(bytes(data))
-        if message.type.name != "TEXT":
-            return None
-        if len(data) > MAX_FRAME_BYTES:
-            raise GarbageError("the frame is too large")
-        return str(data)
-
-    async def close(self, *, code: int = 4000, message: bytes = b"") -> bool:
-        """Bounded: a dead socket answers no farewell."""
-        self._end("it was left")
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS):
-                return await self._socket.close(code=code, message=message)
-        except TimeoutError:
-            return True
-
-    def _end(self, why: str) -> None:
-        if not self._over:
-            self._over = True
-            self._wire.ended(self._clock.monotonic() - self._opened_at, why)
-
-
-class _Inflater:
-    """zlib-stream: one context for the connection, a sync flush behind each frame."""
-
-    def __init__(self) -> None:
-        self._context = zlib.decompressobj()
-        self._waiting = bytearray()
-
-    def feed(self, data: bytes) -> str | None:
-        """The frame that is whole now; None: the rest of it is still to come."""
-        self._waiting += data
-        if len(self._waiting) > MAX_FRAME_BYTES:
-            raise GarbageError("the frame is too large")
-        if not data.endswith(_SYNC_FLUSH):
-            return None
-        packed, self._waiting = bytes(self._waiting), bytearray()
-        try:
-            plain = self._context.decompress(packed, MAX_FRAME_BYTES)
-            if self._context.unconsumed_tail:
-                raise GarbageError("the frame is too large")
-            return plain.decode()
-        except (zlib.error, UnicodeDecodeError) as exc:
-            raise GarbageError(str(exc)) from exc
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        frame = json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise GarbageError("it is no JSON") from exc
-    if not isinstance(frame, dict):
-        raise GarbageError("it is no object")
-    return frame
-
-
-def _op_of(text: str) -> object:
-    try:
-        frame = json.loads(text)
-    except ValueError:
-        return None
-    return frame.get("op") if isinstance(frame, dict) else None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway.platforms.contract import (
-    ChatGone,
-    SendFlood,
-    SendRefused,
-    SendUnavailable,
-    SendUnknown,
-)
+from gateway.platforms.contract import SendFlood, SendUnavailable, SendUnknown
 from gateway.platforms.discord.asking import shown
+from gateway.platforms.discord.out.looking import Looked
+from gateway.platforms.discord.out.parcels import Parcel
+from gateway.platforms.discord.out.previews import reference_to
+from gateway.platforms.discord.out.refusals import edit_error, send_error
 from gateway.platforms.discord.reading import id_of
 from gateway.platforms.discord.source import PAGE_MESSAGES
 
@@ -22,14 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLOUDFLARE_SECONDS = 60.0
 SEARCHED_PAGES = 10
-_UNKNOWN_CHANNEL = 10003
-_UNKNOWN_MESSAGE, _INVALID_FORM = 10008, 50035
-
-
-class NoSuchReference(Exception):
-    """The message to answer is gone; nothing was sent."""
 
 
 class Sending:
@@ -49,47 +41,60 @@ class Sending:
         self._is_open = is_open
         self._timeout_seconds = timeout_seconds
 
-    async def send(self, channel_id: int, content: str, nonce: str, reply_to: int | None) -> str:
+    @property
+    def own_id(self) -> int:
+        """Of the bot."""
+        user = self._bot.user
+        assert user is not None
+        return user.id
+
+    async def send(self, channel_id: int, parcel: Parcel, nonce: str, reply_to: int | None) -> str:
         """Send one message and give back its id; Discord shows a nonce once, for some minutes.
 
         Raises:
             SendError: the matching class.
             NoSuchReference: it would be accepted without the reference.
         """
-        discord = self._sdk
-        reference: Any = None
+        body = parcel.body() | {"nonce": nonce, "enforce_nonce": True}
         if reply_to is not None:
-            reference = discord.MessageReference(
-                message_id=reply_to, channel_id=channel_id, fail_if_not_exists=False
-            )
+            body["message_reference"] = reference_to(channel_id, reply_to)
 
         async def call() -> str:
-            channel = self._bot.get_partial_messageable(channel_id)
-            message = await channel.send(
-                content,
-                nonce=nonce,  # the SDK adds enforce_nonce to it
-                reference=reference,
-                allowed_mentions=discord.AllowedMentions.none(),
-            )
-            return str(message.id)
+            params = self._params(parcel, body)
+            return _id_in(await self._bot.http.send_message(channel_id, params=params))
 
-        return await self._mapped(call)
+        return await self._mapped(call, send_error)
 
-    async def find_own(
-        self,
-        channel_id: int,
-        content: str,
-        nonce: str,
-        reply_to: int | None,
-        before: int | None,
-        *,
-        first: bool,
-    ) -> str | None:
+    async def edit(self, channel_id: int, message_id: int, parcel: Parcel) -> str:
+        """Let a message of ours say this; said again it changes nothing. Its id.
+
+        Raises:
+            EditRefused: it is gone, or can not be changed.
+            SendError: the matching class.
+        """
+
+        async def call() -> str:
+            params = self._params(parcel, parcel.body())
+            return _id_in(await self._bot.http.edit_message(channel_id, message_id, params=params))
+
+        return await self._mapped(call, edit_error)
+
+    def _params(self, parcel: Parcel, body: dict[str, Any]) -> Any:
+        discord = self._sdk
+        make = discord.http.MultipartParameters
+        if not parcel.files:
+            return make(payload=body, multipart=None, files=None)
+        # Each as the SDK's own kind: it winds them back when it tries again.
+        files = [discord.File(io.BytesIO(file.data), filename=file.name) for file in parcel.files]
+        form = parcel.form(body, [file.fp for file in files])
+        return make(payload=None, multipart=form, files=files)
+
+    async def find_own(self, channel_id: int, looked: Looked, after: int | None) -> str | None:
         """The message that an earlier send of this part made, if it is there.
 
         Recognised by its nonce. The history does not always tell it; then the first part of an
         answer is the one with its content that answers the same message, and a further part the
-        first one with its content behind the part before it (``before``), so that two parts with
+        first one with its content behind the part before it (``after``), so that two parts with
         the same words are not taken for each other.
 
         Raises:
@@ -97,28 +102,22 @@ class Sending:
         """
 
         async def call() -> str | None:
-            looked_for = _Looked(self._own_id(), content, nonce, reply_to if first else None)
-            after = before if before is not None else reply_to
             bare: str | None = None
             for message in await self._messages(channel_id, after):
-                match looked_for.match(message):
-                    case "nonce":
+                match looked.match(message):
+                    case "sure":
                         return str(message["id"])
                     case "answer" if after is not None:
                         return str(message["id"])
                     case "bare" if after is not None:
                         bare = bare or str(message["id"])
             # Sent without the reference because the question was gone already?
-            if (
-                bare
-                and first
-                and reply_to is not None
-                and await self._is_there(channel_id, reply_to)
-            ):
+            reply_to = looked.reply_to
+            if bare and reply_to is not None and await self._is_there(channel_id, reply_to):
                 return None
             return bare
 
-        return await self._mapped(call)
+        return await self._mapped(call, send_error)
 
     async def _messages(self, channel_id: int, after: int | None) -> list[dict[str, Any]]:
         """What follows upon a message, oldest first; without one: the newest."""
@@ -140,20 +139,17 @@ class Sending:
             return False
         return True
 
-    def _own_id(self) -> int:
-        user = self._bot.user
-        assert user is not None
-        return user.id
-
     async def typing(self, channel_id: int) -> None:
         """Show the typing sign; raises as `send` does."""
 
         async def call() -> None:
             await self._bot.get_partial_messageable(channel_id).typing()
 
-        await self._mapped(call)
+        await self._mapped(call, send_error)
 
-    async def _mapped(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _mapped(
+        self, call: Callable[[], Awaitable[T]], refused: Callable[[int, int, str], Exception]
+    ) -> T:
         import aiohttp  # noqa: PLC0415 - comes with the SDK
 
         if not self._is_open():
@@ -165,7 +161,7 @@ class Sending:
         except discord.RateLimited as exc:
             raise SendFlood(exc.retry_after) from exc
         except discord.HTTPException as exc:
-            raise _send_error(exc) from exc
+            raise refused(exc.status, exc.code, shown(exc)) from exc
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as exc:
             raise SendUnavailable(shown(exc)) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
@@ -179,45 +175,8 @@ class Sending:
             raise SendUnknown(shown(exc)) from exc
 
 
-class _Looked:
-    """What an earlier send of a part looks like."""
-
-    def __init__(self, own_id: int, content: str, nonce: str, reply_to: int | None) -> None:
-        self._own_id = own_id
-        self._content = content
-        self._nonce = nonce
-        self._reply_to = reply_to
-
-    def match(self, message: dict[str, Any]) -> str | None:
-        """Surely, as the answer that is looked for, or as one that says the same."""
-        author = message.get("author")
-        if not isinstance(author, dict) or id_of(author.get("id")) != self._own_id:
-            return None
-        nonce = message.get("nonce")
-        if nonce is not None:
-            return "nonce" if str(nonce) == self._nonce else None
-        if message.get("content") != self._content:
-            return None
-        reference = message.get("message_reference")
-        answered = id_of(reference.get("message_id")) if isinstance(reference, dict) else None
-        if answered is None:
-            return "bare"
-        return "answer" if answered == self._reply_to else None
-
-
-def _send_error(exc: discord.HTTPException) -> Exception:
-    text = shown(exc)
-    reference = exc.code == _UNKNOWN_MESSAGE or (
-        exc.code == _INVALID_FORM and "message_reference" in exc.text.lower()
-    )
-    if reference:
-        return NoSuchReference(text)
-    if exc.status == 429:  # without the proof of coming from Discord itself
-        return SendFlood(CLOUDFLARE_SECONDS)
-    if exc.status == 401:
-        return SendUnavailable(text)
-    if exc.status >= 500 or exc.status == 408:
-        return SendUnknown(text)
-    if exc.status == 403 or exc.code == _UNKNOWN_CHANNEL:
-        return ChatGone(text)
-    return SendRefused(text)
+def _id_in(message: Any) -> str:
+    id_ = id_of(message.get("id"))
+    if id_ is None:
+        raise ValueError("discord's answer names no message")
+    return str(id_)

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.platforms.contract import PlatformUnavailable
+from gateway.platforms.discord import frames
 from gateway.platforms.discord import wire as wires
-from gateway.platforms.discord.wire import GatewaySocket, Wire, WireEvent
+from gateway.platforms.discord.gateway_socket import GatewaySocket
+from gateway.platforms.discord.wire import Wire, WireEvent
 from tests.fakes.clock import FakeClock
 
 HOME = "wss://gateway.discord.gg/?v=10&encoding=json&compress=zlib-stream"
@@ -355,7 +357,7 @@ async def test_garbage_ends_the_connection(frame: str | bytes) -> None:
 
 
 async def test_no_frame_is_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(frames, "MAX_FRAME_BYTES", 1000)
     (bomb,) = packed(event("GUILD_CREATE", {"id": "3", "name": "x" * 100_000}))
     assert len(bomb) < 1000
     for pieces in ([bomb], [b"x" * 600, b"x" * 600]):

@@ -1,0 +1,63 @@
+"""Owns what Discord's refusals mean for whoever wanted to send something (pure)."""
+
+from __future__ import annotations
+
+from gateway.platforms.contract import (
+    ChatGone,
+    EditRefused,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
+
+CLOUDFLARE_SECONDS = 60.0
+"""How long it is quiet after a refusal that does not say for how long."""
+UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
+TOO_LARGE = 40005
+_INVALID_FORM = 50035
+_NOT_EDITABLE = {UNKNOWN_MESSAGE, 30046, 50005, 50083}
+"""Gone · edited too often for its age · another bot's · in a thread that is archived."""
+
+
+class Refusal(Exception):
+    """An answer of 4xx, as it came."""
+
+    def __init__(self, status: int, code: int, text: str) -> None:
+        super().__init__(f"{status} (error code: {code}): {text}"[:300])
+        self.status = status
+        self.code = code
+        self.text = text
+
+
+class NoSuchReference(Exception):
+    """The message to answer is gone; nothing was sent."""
+
+
+class TooLarge(SendRefused):
+    """The files are more than Discord takes at once."""
+
+
+def send_error(status: int, code: int, text: str) -> Exception:
+    """What it means for a message that was to be sent."""
+    if code == UNKNOWN_MESSAGE or (code == _INVALID_FORM and "message_reference" in text.lower()):
+        return NoSuchReference(text)
+    if status == 429:  # without the proof of coming from Discord itself
+        return SendFlood(CLOUDFLARE_SECONDS)
+    if status == 413 or code == TOO_LARGE:
+        return TooLarge(text)
+    if status == 401:
+        return SendUnavailable(text)
+    if status >= 500 or status == 408:
+        return SendUnknown(text)
+    if status == 403 or code == UNKNOWN_CHANNEL:
+        return ChatGone(text)
+    return SendRefused(text)
+
+
+def edit_error(status: int, code: int, text: str) -> Exception:
+    """What it means for a message that was to be changed."""
+    if code in _NOT_EDITABLE:
+        return EditRefused(text)
+    found = send_error(status, code, text)
+    return SendRefused(text) if isinstance(found, NoSuchReference) else found
