@@ -16,11 +16,14 @@ from typing import Any, Final
 import pyromark
 
 from gateway.markdown.dialects import RULE, Dialect, info_string, is_beyond_parsing, is_safe_link
+from gateway.markdown.html import LINE_BREAK, can_be_unfolded, without_tags
 from gateway.markdown.prose import Prose, escaped, with_emoji
 from gateway.markdown.source import Source
-from gateway.markdown.tables import LINE_BREAK, Cell, Table, cell_source
+from gateway.markdown.tables import Cell, Table, cell_source
 
 LONGEST_SHOWN_URL: Final = 200
+PARTED_MARKS: Final = "`\u200b`\u200b`"
+"""Three ticks that do not begin or end a block of code: what is not seen parts them."""
 _OPTIONS: Final = (
     pyromark.Options.ENABLE_TABLES
     | pyromark.Options.ENABLE_STRIKETHROUGH
@@ -28,8 +31,6 @@ _OPTIONS: Final = (
     | pyromark.Options.ENABLE_FOOTNOTES
 )
 _PLAIN: Final = re.compile(r"[^|<\[`~$:#*_=&\\\t-]*")
-_FOLDED: Final = re.compile(r"</?details(?:\s[^>]{0,200})?>", re.IGNORECASE)
-_SUMMARY: Final = re.compile(r"<summary>\s*([^\n]*?)\s*</summary>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
 
 
@@ -116,6 +117,8 @@ class _Rewriter:
                 self._heading = []
             case "Strong" if self._source.data[start : start + 1] == b"*":
                 self._prose.strong(start, end)
+            case "Emphasis":
+                self._prose.emphasis(start, end)
             case "FootnoteDefinition":
                 self._note(value, start)
             case _:
@@ -166,10 +169,13 @@ class _Rewriter:
                 self._prose.text(value, start, end)
             case "Html" | "InlineHtml":
                 self._html.append((start, end))
+                self._prose.ticks(start, end)
+            case "Code" if self._dialect.fences:
+                self._inline_code(value, start, end)
             case "TaskListMarker" if self._dialect.tasks:
                 self._source.edit(start, end, "☑" if value else "☐")
             case "FootnoteReference":
-                self._source.edit(start, end, f"\\[{self._number(value)}]")
+                self._source.edit(start, end, escaped(f"[{self._number(value)}]", self._dialect))
             case _:
                 pass
 
@@ -190,14 +196,14 @@ class _Rewriter:
     def _note(self, label: str, start: int) -> None:
         at = self._source.data.find(b"]:", start)
         if at != -1:
-            self._source.edit(start, at + 2, f"\\[{self._number(label)}]")
+            self._source.edit(start, at + 2, escaped(f"[{self._number(label)}]", self._dialect))
 
     def _link(self, link: _Link, end: int) -> None:
         edit = self._source.edit
         if link.kind in ("Autolink", "Email"):
             return
         if link.first is None:  # without a label nothing would be there to see
-            edit(link.start, end, _shown_url(link.url) or "()")
+            edit(link.start, end, self._shown_url(link.url) or "()")
             return
         label = self._source.text(link.first, link.last)
         looks_like_url = label.startswith(("http://", "https://"))
@@ -207,7 +213,7 @@ class _Rewriter:
         elif not is_safe_link(link.url) or (self._dialect.references and looks_like_url):
             same = link.url in ("", label, f"mailto:{label}")
             edit(link.start, link.first, "")
-            edit(link.last, end, "" if same else f" ({_shown_url(link.url)})")
+            edit(link.last, end, "" if same else f" ({self._shown_url(link.url)})")
         else:
             if self._table is not None:
                 self._table.has_links = True
@@ -215,6 +221,15 @@ class _Rewriter:
                 edit(link.start, link.start + 1, "")
             if self._dialect.references and link.kind != "Inline":
                 edit(link.last, end, f"]({link.url})")
+
+    def _shown_url(self, url: str) -> str:
+        short = url if len(url) <= LONGEST_SHOWN_URL else url[:LONGEST_SHOWN_URL] + "…"
+        return escaped(" ".join(short.split()), self._dialect)
+
+    def _inline_code(self, code: str, start: int, end: int) -> None:
+        if b"```" in self._source.data[start:end]:
+            parted = code.replace("```", PARTED_MARKS)
+            self._source.edit(start, end, f"`` {parted} ``" if "`" in parted else f"`{parted}`")
 
     def _end_table(self, table: _OpenTable, start: int, end: int) -> None:
         del self._source.edits[table.first_edit :]  # what is inside is in the cells already
@@ -237,7 +252,7 @@ class _Rewriter:
             before = self._source.data[max(0, start - 4) : start]
             start -= 1 if before.endswith(b"\t") else 4 if before == b"    " else 0
         lines = self._fenced(language, code.removesuffix("\n").split("\n"))
-        lines = [escaped(rest), *lines] if rest else lines
+        lines = [escaped(rest, self._dialect), *lines] if rest else lines
         ending = "\n" * block.endswith("\n")
         self._source.edit(start, end, self._source.lines(lines, start) + ending)
 
@@ -255,29 +270,20 @@ class _Rewriter:
             self._source.edit(last, ends, "")
 
     def _tags(self) -> None:
-        """Line breaks and what can be unfolded; all other HTML is left to be seen.
-
-        ``one<br>two`` is a line break; ``a <br> b`` is talk about one.
-        """
         tags = [self._source.text(*place) for place in self._html]
-        whole = "".join(tags).lower()
-        folds = all(tag in whole for tag in ("<details", "</details", "<summary", "</summary"))
-        for (start, end), before in zip(self._html, tags, strict=True):
-            after = before
-            if self._source.data[start - 1 : start].strip():
-                after = LINE_BREAK.sub("\n", after)
-            if folds:
-                opened = _SUMMARY.sub(_title, _FOLDED.sub("", after))
-                after = opened if opened.strip() or opened == after else ""
-            if after != before:
-                self._source.edit(start, end, after)
+        folds = can_be_unfolded(tags)
+        for (start, end), tag in zip(self._html, tags, strict=True):
+            is_break = bool(self._source.data[start - 1 : start].strip())
+            plain = without_tags(tag, is_break=is_break, folds=folds)
+            if plain != tag:
+                self._source.edit(start, end, plain)
 
     def _fenced(self, language: str, lines: list[str]) -> list[str]:
         """Code between marks that do not stand in it."""
         runs = [len(run) for line in lines for run in re.findall(r"`{3,}", line)]
         marks = "```"
-        if runs and self._dialect.fences:  # no other marks would do; what is not seen parts them
-            lines = [line.replace("```", "`\u200b`\u200b`") for line in lines]
+        if runs and self._dialect.fences:  # no other marks would do
+            lines = [line.replace("```", PARTED_MARKS) for line in lines]
         elif runs:
             marks = "`" * (max(runs) + 1)
         return [marks + language, *lines, marks]
@@ -291,12 +297,3 @@ def _tag(tag: object) -> tuple[str, Any]:
 
 def _shown(kind: str, value: Any) -> str:
     return f"[{value}]" if kind == "FootnoteReference" else str(value)
-
-
-def _shown_url(url: str) -> str:
-    short = url if len(url) <= LONGEST_SHOWN_URL else url[:LONGEST_SHOWN_URL] + "…"
-    return escaped(" ".join(short.split()))
-
-
-def _title(match: re.Match[str]) -> str:
-    return f"**{match[1]}**\n" if match[1] else ""

@@ -29,12 +29,16 @@ _FAR: Final = 1 << 62
 _MARKS: Final = "，。、；：？！“”‘’（）《》〈〉「」『』【】〔〕…—·～"
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>~|#])")
 _BARS: Final = re.compile(rb"\|{2,}")
+_TICKS: Final = re.compile(rb"`{3,}")
+_PRODUCT: Final = re.compile(rb"\d\*\d")
 _STAR: Final = re.compile(rb"\*")
 
 
-def escaped(text: str) -> str:
+def escaped(text: str, dialect: Dialect) -> str:
     """Text that Markdown shows as it is."""
-    return _SPECIAL.sub(r"\\\1", text)
+    made = _SPECIAL.sub(r"\\\1", text)
+    # To Telegram's converter this would begin a formula.
+    return made if dialect.entities else made.replace("\\[", "&#91;").replace("\\]", "&#93;")
 
 
 def with_emoji(text: str) -> str:
@@ -56,6 +60,7 @@ class Prose:
         data = source.data
         self._has_bars = b"||" in data
         self._has_stars = dialect.strict_bold and b"**" in data and not data.isascii()
+        self._has_ticks = dialect.fences and b"```" in data
         self._has_names = _NAMED.search(data) is not None
 
     def text(self, text: str, start: int, end: int) -> None:
@@ -67,14 +72,31 @@ class Prose:
             self._bars += [m.span() for m in _BARS.finditer(data, start, end)]
         if self._has_stars and "*" in text and data[start - 1 : start] != b"\\":
             self._stars += [m.start() for m in _STAR.finditer(data, start, end)]
+        if self._has_ticks and "```" in text:
+            self.ticks(start, end)
         is_entity = data[start : start + 1] == b"&" and data[start:end] != text.encode("utf-8")
         if is_entity and self._dialect.entities:
-            self._source.edit(start, end, escaped(text.replace("\xa0", " ")))
+            self._source.edit(start, end, escaped(text.replace("\xa0", " "), self._dialect))
+
+    def ticks(self, start: int, end: int) -> None:
+        """What would be taken for a fence, and is none."""
+        if self._has_ticks:
+            for match in _TICKS.finditer(self._source.data, start, end):
+                self._source.edit(*match.span(), "\\`" * len(match[0]))
 
     def strong(self, start: int, end: int) -> None:
         """What the parser takes for bold: beside CJK it may well pair the wrong marks."""
         if self._has_stars:
             self._stars += [start, start + 1, end - 2, end - 1]
+
+    def emphasis(self, start: int, end: int) -> None:
+        """``2*3*4`` is a product, and shown as one."""
+        if self._between_digits(start) and self._between_digits(end - 1):
+            self._source.edit(start, start + 1, "\\*")
+            self._source.edit(end - 1, end, "\\*")
+
+    def _between_digits(self, at: int) -> bool:
+        return _PRODUCT.fullmatch(self._source.data, max(0, at - 1), at + 2) is not None
 
     def end_block(self) -> None:
         """What opens in a block closes in it, or is no mark."""

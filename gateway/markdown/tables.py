@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.markdown.html import LINE_BREAK
+
 WIDEST_COLUMNS = 48
 """Of characters: wider than this, a telephone breaks the lines and no column is one any more."""
-LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 
 

@@ -18,6 +18,7 @@ NONCE_CHARS: Final = 24
 """Discord takes up to 25."""
 MAX_MESSAGES: Final = 10
 """A longer answer goes as its beginning and a file."""
+_MARKS: Final = re.compile("`{3,}")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -41,8 +42,15 @@ def _messages(clean: str) -> list[PartDraft]:
     shown = adapted(clean, DISCORD)
     # Discord cuts white space at both ends itself; cut here, what is stored is what is shown, and
     # an earlier send can be recognised by its content.
-    chunks = [chunk.strip() for chunk in split_markdown(shown, DISCORD_LIMIT)]
+    chunks = [_balanced(chunk.strip()) for chunk in split_markdown(shown, DISCORD_LIMIT)]
     return [PartDraft({"content": chunk}) for chunk in chunks if not is_blank(chunk)]
+
+
+def _balanced(message: str) -> str:
+    """Discord pairs marks wherever they stand, so one too many would turn all code inside out."""
+    if message.count("```") % 2 == 0:
+        return message
+    return _MARKS.sub(lambda match: "`" + "\u200b" * (len(match[0]) - 1), message)
 
 
 def _as_file(clean: str) -> list[PartDraft]:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import pyromark
@@ -22,7 +23,13 @@ from gateway import texts
 from gateway.delivery.splitting import TELEGRAM_LIMIT, split_text, utf16_len
 from gateway.markdown.adapting import adapted
 from gateway.markdown.as_file import beginning, document
-from gateway.markdown.dialects import RULE, TELEGRAM, is_beyond_parsing, is_safe_link
+from gateway.markdown.dialects import (
+    RULE,
+    TELEGRAM,
+    info_string,
+    is_beyond_parsing,
+    is_safe_link,
+)
 
 log = logging.getLogger(__name__)
 
@@ -85,20 +92,21 @@ def render(text: str) -> list[PartDraft]:
         return [_part(texts.NOTHING_SAID, [])]
     if utf16_len(clean) > MAX_MESSAGES * TELEGRAM_LIMIT:
         return _as_file(clean)
-    parts = _messages(clean)
+    parts = list(islice(_messages(clean), MAX_MESSAGES + 1))
     return parts if len(parts) <= MAX_MESSAGES else _as_file(clean)
 
 
-def _messages(clean: str) -> list[PartDraft]:
+def _messages(clean: str) -> Iterator[PartDraft]:
     shown, spans = _convert(clean)
     if is_blank(shown):
         shown, spans = clean, []
-    pieces = _pieces(shown, spans)
-    return [_part(piece, entities) for piece, entities in pieces if not is_blank(piece)]
+    for piece, entities in _pieces(shown, spans):
+        if not is_blank(piece):
+            yield _part(piece, entities)
 
 
 def _as_file(clean: str) -> list[PartDraft]:
-    first = _messages(beginning(clean, TELEGRAM_LIMIT))[:1]
+    first = islice(_messages(beginning(clean, TELEGRAM_LIMIT)), 1)
     whole = {**_part(texts.WHOLE_ANSWER, []).payload, "document": document(clean)}
     return [*first, PartDraft(whole)]
 
@@ -162,7 +170,8 @@ def _spans(entities: Sequence[MessageEntity], units: int) -> Iterator[_Span]:
             if end <= quoted:  # Telegram knows no quotes in quotes
                 continue
             quoted = end
-        yield _Span(entity.type, start, end, entity.url, entity.language)
+        language = info_string(entity.language or "")[0] or None
+        yield _Span(entity.type, start, end, entity.url, language)
 
 
 def _escape_definitions(text: str) -> str:
@@ -173,7 +182,7 @@ def _escape_definitions(text: str) -> str:
 
     def kept(match: re.Match[str]) -> str:
         alone = uses[match[2].casefold()] <= 1
-        return f"{match[1]}\\[{match[2]}]:" if alone else match[0]
+        return f"{match[1]}&#91;{match[2]}]:" if alone else match[0]
 
     return _DEFINITION.sub(kept, text)
 
@@ -245,11 +254,7 @@ def _length(piece: str, units: int, end: int, inside: list[_Span], *, last: bool
         limit = inside[MAX_ENTITIES].start
     if limit == end and last:
         return len(piece)
-    small = [
-        span
-        for span in inside
-        if span.type not in _CUT_ANYWHERE and span.end - span.start <= _WHOLE_UP_TO_UNITS
-    ]
+    small = [span for span in inside if _stays_whole(span, units)]
     for span in reversed(small):  # by falling start: what is behind the limit can not be cut by it
         if units < span.start < limit < span.end:
             limit = span.start
@@ -259,6 +264,14 @@ def _length(piece: str, units: int, end: int, inside: list[_Span], *, last: bool
     line = piece.rfind("\n", length // 2, length) + 1
     cut = units + utf16_len(piece[:line])
     return line if line and not any(span.start < cut < span.end for span in small) else length
+
+
+def _stays_whole(span: _Span, units: int) -> bool:
+    """Small ones always; code and quotes move on whole, unless most of a message were wasted."""
+    size = span.end - span.start
+    if span.type in _CUT_ANYWHERE:
+        return size <= TELEGRAM_LIMIT and span.start - units >= TELEGRAM_LIMIT // 4
+    return size <= _WHOLE_UP_TO_UNITS
 
 
 def _prefix(text: str, units: int) -> int:
