@@ -57,6 +57,8 @@ class Receipt:
 
     inbox_id: int
     fresh: bool
+    record: InboxRecord
+    """The message where its chat is today, which may have moved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Recei
     if cursor is not None:
         set_cursor(tx, cursor)
         faultpoint("accept.cursor")
-    return Receipt(inbox_id, fresh)
+    return Receipt(inbox_id, fresh, record)
 
 
 def _store(tx: Transaction, record: InboxRecord) -> int | None:

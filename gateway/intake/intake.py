@@ -214,6 +214,7 @@ class GatewayIntake:
                 self._remember(cursor)
             if not receipt.fresh and not await self._is_stranded(receipt.inbox_id):
                 return
+            record = receipt.record
             item = InboxItem(receipt.inbox_id, record, "new")
             if refusal is None and self._is_full(record):
                 await self._refuse_full(item)

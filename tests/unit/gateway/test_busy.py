@@ -644,6 +644,29 @@ async def test_a_chat_that_moves_while_it_is_at_work_has_one_turn_at_a_time(
     assert len(rig.lanes) == 0
 
 
+async def test_what_comes_late_to_a_chat_that_moved_before_the_start_waits_its_turn(
+    clock: FakeClock,
+) -> None:
+    rig = Rig(clock, policy=SHARED)
+    group: dict[str, Any] = {"chat_kind": "group"}
+    await send(rig, "m1", chat_id="-1", **group)
+    await rig.intake.moved("fake", "900", "-1", "-1001")
+    rig.kill()
+    rig.boot()
+    await rig.recovery.run()
+    gate = asyncio.Event()
+    rig.hold("m2", gate)
+    await send(rig, "m2", first=2, chat_id="-1001", **group)
+    await send(rig, "m3", first=3, chat_id="-1", **group)
+    await rig.settle()
+    assert len(rig.lanes) == 1
+    assert max(rig.loop.most_at_once.values()) == 1
+    gate.set()
+    await rig.settle()
+    assert rig.platform.texts() == ["re: m1", "re: m2", "re: m3"]
+    assert rig.platform.chat[-1].address.chat_id == "-1001"
+
+
 async def test_two_lanes_that_become_one_wait_for_both(clock: FakeClock) -> None:
     lanes = Lanes(clock)
     events: list[str] = []
