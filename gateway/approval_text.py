@@ -74,6 +74,12 @@ def _line(line: str) -> str:
     if line.isascii():
         return _CONTROL.sub(lambda m: _spelled(m[0]), line)
     latin = any("a" <= ch <= "z" for ch in line.lower())
+    shown = _letters(line, latin=latin)
+    # What is spelled is Latin as well, and would be moved about by its neighbours.
+    return shown if latin or "\\u{" not in shown else _letters(line, latin=True)
+
+
+def _letters(line: str, *, latin: bool) -> str:
     mixed = {
         at
         for word in _WORD.finditer(line)
