@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from agent.mail import Cursor, InboxItem, InboxRecord, OutboxItem
@@ -19,7 +19,7 @@ from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.pairing import PairingDesk
-from gateway.intake.records import COMMAND, MESSAGE, answer_to, message_of, record_of
+from gateway.intake.records import COMMAND, MESSAGE, answer_to, message_of, record_of, refused
 from gateway.intake.wording import readable, readable_message
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import finish
@@ -206,7 +206,7 @@ class GatewayIntake:
     async def _take(self, record: InboxRecord, cursor: Cursor | None) -> None:
         refusal = self._refusal(record)
         if refusal is not None:
-            record = replace(record, text=record.text[:REFUSED_TEXT_CHARS])
+            record = refused(record, refusal, REFUSED_TEXT_CHARS)
         # One at a time per conversation, so that the lane has the order of the rows.
         async with self._order.hold(record.session_key):
             receipt = await self._mailbox.accept(record, cursor)

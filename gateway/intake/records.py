@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from agent.mail import Address, InboxRecord, OutboxDraft, OutboxKind
 from gateway.intake.keys import key_for, owner_of
@@ -79,6 +79,18 @@ def message_of(record: InboxRecord) -> InboundMessage:
 def answer_to(record: InboxRecord, text: str, kind: OutboxKind) -> OutboxDraft:
     """What is owed to whoever said this, in the way in which it was said."""
     return OutboxDraft(record.address, text, kind, interaction=record.payload.get("interaction"))
+
+
+def refused(record: InboxRecord, why: str, kept_chars: int) -> InboxRecord:
+    """The row of a message that is not taken: so much of it is kept, and the words for it."""
+    return replace(
+        record, text=record.text[:kept_chars], payload={**record.payload, "refusal": why}
+    )
+
+
+def refusal_of(record: InboxRecord) -> str | None:
+    """Why this message is not taken, in words; None: it is."""
+    return record.payload.get("refusal")
 
 
 def attachments_of(record: InboxRecord) -> tuple[Attachment, ...]:

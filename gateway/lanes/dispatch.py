@@ -182,10 +182,15 @@ class Dispatch:
         running = self._lanes.running(key)
         self._put(key, job)
         job.told = not live
-        if live and running is not None:
-            if self._busy_mode == "interrupt" and may_join(running.job, job, with_files=True):
-                running.stop.give_way()
+        if not live:
+            return
+        if running is not None and self._interrupts(running.job, job):
+            running.stop.give_way()
+        if running is not None or self._lanes.held:
             self._receipts.queued(key, job)
+
+    def _interrupts(self, running: Job, job: Job) -> bool:
+        return self._busy_mode == "interrupt" and may_join(running, job, with_files=True)
 
     def _put(self, key: str, job: Job) -> None:
         self._held.update((item.id, key) for item in job.items)

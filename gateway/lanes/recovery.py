@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.mail import InboxItem
+from agent.mail import InboxItem, OutboxKind
 from agent.ports import Clock
 from agent.sessions import InterruptedTurn
 from agent.store_ports import Mailbox, SessionStore
@@ -17,7 +17,7 @@ from gateway.commands import registry
 from gateway.delivery.outbox import Delivery
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
-from gateway.intake.records import COMMAND, answer_to, message_of
+from gateway.intake.records import COMMAND, answer_to, message_of, refusal_of
 from gateway.lanes.dispatch import Dispatch
 from gateway.turns.runner import TurnRunner
 
@@ -137,8 +137,9 @@ class Recovery:
                 # This start is what it asks for: whatever brought it here, it can not go round.
                 await self._mailbox.await_restart(item.id)
             elif item.id in settled:
-                draft = answer_to(item.record, texts.STOPPED, "command")
-                self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
+                await self._answer(item, texts.STOPPED, "command")
+            elif (refusal := refusal_of(item.record)) is not None:
+                await self._answer(item, refusal, "notice")
             else:
                 self._dispatch.replay(item)
         news = texts.restarted(__version__, resumed)
@@ -157,6 +158,10 @@ class Recovery:
             },
         )
         return report
+
+    async def _answer(self, item: InboxItem, text: str, kind: OutboxKind) -> None:
+        draft = answer_to(item.record, text, kind)
+        self._delivery.hand_over(await self._mailbox.answer_inbox([item.id], [draft]))
 
     async def _abandon(self, turn: InterruptedTurn, items: Sequence[InboxItem], fate: Fate) -> None:
         address = items[-1].record.address if items else None

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from agent.errors import StoreUnavailable
 from agent.messages import Draft
 from gateway import texts
 from gateway.intake.access import AccessRules, PlatformPolicy
+from gateway.intake.intake import IntakeLimits, too_large
 from gateway.lanes.recovery import RESUME_WITHIN_SECONDS
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound
@@ -205,6 +207,40 @@ async def test_messages_during_the_drain_are_kept(clock: FakeClock) -> None:
     assert rig.platform.texts() == [texts.KEPT_FOR_RESTART, "re: m1"]
     await restart(rig, orderly=True)
     assert rig.platform.texts()[1:] == ["re: m1", "re: m2"]
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "/compress " + "x" * 5000, "", " \u200b"])
+async def test_a_refusal_that_a_crash_cut_off_is_said_at_the_next_start(
+    clock: FakeClock, text: str
+) -> None:
+    """What is kept of a message that was too long is not asked in its place."""
+    rig = Rig(clock, limits=IntakeLimits(max_message_chars=4000))
+    answer = rig.store.answer_inbox
+
+    async def down(*_: object) -> None:
+        raise StoreUnavailable("killed between the row and its answer")
+
+    rig.store.answer_inbox = down
+    with pytest.raises(StoreUnavailable):
+        await rig.intake.receive(inbound(text))
+    assert len(await rig.store.open_inbox()) == 1
+    rig.store.answer_inbox = answer
+    await restart(rig, orderly=False)
+    refusal = too_large(text, IntakeLimits(max_message_chars=4000)) or texts.NOTHING_TO_READ
+    assert rig.platform.texts() == [refusal]
+    assert rig.loop.seen == []
+    assert await rig.store.open_inbox() == []
+
+
+async def test_a_message_of_the_drain_behind_nothing_is_kept_aloud(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    draining = asyncio.ensure_future(rig.lanes.drain(5))
+    await rig.settle()
+    await send(rig, "m1")
+    await draining
+    assert rig.platform.texts() == [texts.KEPT_FOR_RESTART]
+    await restart(rig, orderly=True)
+    assert rig.platform.texts()[1:] == ["re: m1"]
 
 
 @pytest.mark.parametrize("steps", range(0, 40, 3))
