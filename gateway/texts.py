@@ -56,6 +56,7 @@ MICRO_USAGE = (
 MICRO_BUSY = "Something is running here. Please wait for the answer or /stop it, then try again."
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
 NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
+BUTTON_WITHOUT_USE = "This button does nothing any more. /help shows what I know."
 WHOLE_ANSWER = "That was the beginning; the whole answer is in this file."
 POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"
 UNRENDERABLE = (
@@ -267,6 +268,7 @@ FILE_NOT_WAITED_FOR = "loading it was stopped; sending it again would bring it"
 """Why a file is missing: each goes on after a colon."""
 
 FILE_NOT_KEPT = "I do not have it any more; please ask me to make it again"
+FILE_EMPTY = "there is nothing in it"
 FILE_NOT_TAKEN = "the platform did not take it; please ask me for a smaller one"
 """Why a file does not go out with an answer: behind a colon as well."""
 NOT_LET_IN = (

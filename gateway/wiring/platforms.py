@@ -81,6 +81,10 @@ async def build_platforms(
                 webhook=webhook,
             ),
             clock,
+            attachments=attachments,
+            menu=entries(COMMANDS),
+            remembered=store,
+            admins=config.telegram.admins,
         )
     if "discord" in enabled and secrets.discord_bot_token:
         from gateway.platforms.discord.adapter import DiscordPlatform  # noqa: PLC0415

@@ -17,6 +17,8 @@ import telegram
 from discord.state import ConnectionState
 
 from agent.clock import SystemClock
+from gateway.commands.menu import entries
+from gateway.commands.registry import COMMANDS
 from gateway.intake.access import Verdict
 from gateway.intake.gate import Gate
 from gateway.platforms.contract import InboundMessage, PlatformError, PlatformState
@@ -33,7 +35,7 @@ from tests.fakes.door import Door, letting_in
 from tests.fakes.intake import Reports
 from tests.fakes.telegram_server import GROUP, TOKEN, TelegramServer
 
-Effect = Literal["stored", "revised", "nothing"]
+Effect = Literal["stored", "revised", "pressed", "nothing"]
 
 TELEGRAM: dict[str, Effect] = {
     "message": "stored",
@@ -49,7 +51,7 @@ TELEGRAM: dict[str, Effect] = {
     "message_reaction_count": "nothing",
     "inline_query": "nothing",
     "chosen_inline_result": "nothing",
-    "callback_query": "nothing",
+    "callback_query": "pressed",
     "shipping_query": "nothing",
     "pre_checkout_query": "nothing",
     "purchased_paid_media": "nothing",
@@ -81,7 +83,14 @@ OTHERWISE = {"dispatch", "before_identify_hook"}
 """What it does beside that: end quietly, and take its time to log in again."""
 
 FRIEND, STRANGER = 111, 666
-HARMLESS = {"getMe", "getUpdates", "deleteWebhook", "getWebhookInfo"}
+HARMLESS = {
+    "getMe",
+    "getUpdates",
+    "deleteWebhook",
+    "getWebhookInfo",
+    "setMyCommands",
+    "answerCallbackQuery",  # without a word: the app stops waiting
+}
 
 
 class WatchedGate(Gate):
@@ -166,6 +175,7 @@ async def telegram_door(
             poll_timeout_seconds=1,
         ),
         SystemClock(),
+        menu=entries(COMMANDS),
     )
     async with running(platform, door):
         yield door
@@ -224,6 +234,7 @@ async def test_what_strangers_do_on_telegram_leaves_no_trace(
     await said_last(telegram_server, telegram_door)
     await telegram_door.let_in_only("marker")
     assert {call.method for call in telegram_server.calls} <= HARMLESS
+    assert all("text" not in answer for answer in telegram_server.state.callback_answers)
     refused = [m for m, allowed in telegram_door.watched.judged if not allowed]
     assert len(refused) > 30
     assert {m.sender_id for m in refused} == {str(STRANGER)}
@@ -245,6 +256,7 @@ async def test_what_each_kind_of_update_does(
         == {
             "stored": [f"{kind} here", "marker"],
             "revised": [f"{kind} here", "marker"],
+            "pressed": ["/new", "marker"],
             "nothing": ["marker"],
         }[effect]
     )

@@ -226,7 +226,7 @@ async def test_edits_are_handed_in_as_edits_and_nothing_else_is_asked_for(
     (edit,) = intake.edits
     assert (edit.message_id, edit.text) == (intake.messages[0].message_id, "said differently")
     allowed = server.calls_of("getUpdates")[0].params["allowed_updates"]
-    assert json.loads(allowed) == ["message", "edited_message"]
+    assert json.loads(allowed) == ["message", "edited_message", "callback_query"]
 
 
 async def test_an_absurd_number_in_one_update_blocks_nobody(

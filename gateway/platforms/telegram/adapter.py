@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from agent.errors import StoreUnavailable
+from agent.attachments import Attachments
 from agent.ports import Clock
+from agent.remembered import Remembered
 from gateway import texts
-from gateway.delivery.splitting import TELEGRAM_LIMIT
+from gateway.commands.menu import MenuEntry
 from gateway.platforms.contract import (
     Address,
     Attachment,
@@ -30,40 +30,66 @@ from gateway.platforms.contract import (
     Report,
     SendError,
     SendFlood,
-    SendRefused,
     SendUnavailable,
 )
-from gateway.platforms.telegram import render as rendering
 from gateway.platforms.telegram.client import TelegramClient, TelegramSettings
 from gateway.platforms.telegram.convert import PLATFORM, convert
 from gateway.platforms.telegram.failures import BadMarkup, ChatMoved, NoSuchMessage
 from gateway.platforms.telegram.incoming import Incoming
+from gateway.platforms.telegram.native.menu import Menu, menus
+from gateway.platforms.telegram.native.presses import Presses
+from gateway.platforms.telegram.out.calls import MessageCalls
+from gateway.platforms.telegram.out.enclosing import Enclosing
+from gateway.platforms.telegram.out.moves import Moves
+from gateway.platforms.telegram.out.outgoing import Outgoing
+from gateway.platforms.telegram.out.planning import plan
+from gateway.platforms.telegram.out.previews import Showing
 from gateway.platforms.telegram.polling import PollLoop, PollTimes
 from gateway.platforms.telegram.webhook import Webhook, hook_name
 
 log = logging.getLogger(__name__)
 
 _KEPT_CHATS = 10_000
-_GROUP = re.compile(r"-[0-9]{1,16}")
 _TYPING_SECONDS = 5.0
 
 
 class TelegramPlatform:
     """`gateway.platforms.contract.Platform` on Telegram, by polling or by webhook.
 
-    Telegram has no key that would make a second send harmless, so a repeat is marked as one.
+    Telegram has no key that would make a second send harmless. What that means for each kind of
+    call whose outcome is unknown:
+
+    ==================== ==========================================================================
+    message, file        sent again once, marked as a possible repeat
+    edit                 repeated as it is: the message says it once, however often it is told to
+    draft                shown again at the next piece of text; it goes by itself
+    buttons taken off    left: pressed once more they say that it is over
+    press answered       left: the app stops waiting by itself; its command is a row already
+    menu                 set again: it is the same then as well
+    ==================== ==========================================================================
     """
 
-    def __init__(self, settings: TelegramSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: TelegramSettings,
+        clock: Clock,
+        *,
+        attachments: Attachments | None = None,
+        menu: Sequence[MenuEntry] = (),
+        remembered: Remembered | None = None,
+        admins: Collection[str] = (),
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._client: TelegramClient | None = None
         self._closed = False
         self._bot_id = _id_in(settings.token)
-        self._intake: Intake | None = None
-        self._moved: dict[str, str] = {}
-        self._untold: dict[str, str] = {}
-        """Moves that the intake has not been told of."""
+        self._commands = frozenset(entry.name for entry in menu)
+        self._moves = Moves()
+        self._outgoing = Outgoing(self._calls, self._moves, Enclosing(attachments, clock))
+        self._showing = Showing(self._calls, self._outgoing)
+        self._presses = Presses(self._calls, clock)
+        self._menu = Menu(menus(menu, admins), self._calls, remembered, clock)
         self._foreign: set[str] = set()
         """Bots of before, for which answers are still owed; each is logged once."""
         self._last_sent: OrderedDict[str, str] = OrderedDict()
@@ -81,63 +107,66 @@ class TelegramPlatform:
         return False
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
-        return rendering.render(draft.text)
+        return plan(draft)
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")
         client = self._open()
         await client.renew_polling()
-        me = await client.me(self._last_sent)
-        self._bot_id = str(me.id)
-        self._intake = intake
-        await self._load_moves(intake, self._bot_id)
+        me = replace(await client.me(self._last_sent), commands=self._commands)
+        self._bot_id = bot_id = str(me.id)
+        await self._moves.load(intake, bot_id)
+
+        def told(state: PlatformState, reason: str) -> None:
+            report(state, reason)
+            if state is PlatformState.RUNNING:
+                self._menu.begin(bot_id)
+
         incoming = Incoming(
-            lambda update: convert(update, me), self._bot_id, intake, report, self._clock
+            lambda update: convert(update, me),
+            bot_id,
+            intake,
+            told,
+            self._clock,
+            self._presses.answer,
         )
         await incoming.remember()
         settings, clock = self._settings, self._clock
         if settings.webhook is not None:
             name = hook_name(settings.token.strip())
-            await Webhook(settings.webhook, client.webhook, name, incoming, report, clock).run()
+            await Webhook(settings.webhook, client.webhook, name, incoming, told, clock).run()
             return
         times = PollTimes(
             settings.poll_timeout_seconds,
             settings.poll_grace_seconds,
             settings.conflict_quiet_seconds,
         )
-        await PollLoop(client, incoming, report, clock, times).run()
+        await PollLoop(client, incoming, told, clock, times).run()
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         if self._is_foreign(address):
             # Not refused: it is owed, and with the token of before it can still be paid.
             raise SendUnavailable("owed by another bot; it waits for that bot's token")
-        reply_to = address.reply_to_message_id if part.n == 0 else None
-        payload = part.payload
-        if repeat:
-            marked = rendering.mark_repeat(payload)
-            if marked is None:  # no room in the message itself: the mark goes before it
-                await self._deliver(address, {"text": rendering.REPEAT_MARK.strip()}, reply_to)
-            else:
-                payload = marked
-        message_id = await self._deliver(address, payload, reply_to)
-        self._last_sent[self._target(address)] = message_id
-        self._last_sent.move_to_end(self._target(address))
+        message_id = await self._outgoing.send(address, part, repeat=repeat)
+        chat_id = self._moves.today(address)
+        self._last_sent[chat_id] = message_id
+        self._last_sent.move_to_end(chat_id)
         if len(self._last_sent) > _KEPT_CHATS:
             self._last_sent.popitem(last=False)
         return message_id
 
     def preview_kind(self, address: Address) -> PreviewKind:
-        return "none"
+        return self._showing.kind(address)
 
     def preview_bounds(self, address: Address) -> PreviewBounds:
-        if address.chat_id.startswith("-"):  # groups and channels
-            return PreviewBounds(limit=TELEGRAM_LIMIT, calls=20, seconds=60.0)
-        return PreviewBounds(limit=TELEGRAM_LIMIT, calls=20, seconds=20.0)
+        return self._showing.bounds(address)
 
     async def preview(
         self, address: Address, text: str, message_id: str | None, draft_id: int
     ) -> str | None:
-        return None
+        if self._is_foreign(address):
+            raise SendUnavailable("the turn of another bot")
+        return await self._showing.show(address, text, message_id, draft_id)
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:
@@ -153,7 +182,8 @@ class TelegramPlatform:
             return
         try:
             async with asyncio.timeout(_TYPING_SECONDS):
-                await self._sender().typing(self._target(address), address.thread_id)
+                chat_id = self._moves.today(address)
+                await self._calls().action(chat_id, address.thread_id, "typing")
         except SendFlood:
             raise
         except (SendError, ChatMoved, BadMarkup, NoSuchMessage, TimeoutError) as exc:
@@ -161,78 +191,11 @@ class TelegramPlatform:
 
     async def close(self) -> None:
         self._closed = True
+        await self._menu.close()
+        await self._presses.close()
         client, self._client = self._client, None
         if client is not None:
             await client.close()
-
-    # --- sending
-
-    async def _deliver(
-        self, address: Address, payload: Mapping[str, Any], reply_to: str | None
-    ) -> str:
-        """One message, with what can be left out left out if Telegram refuses it for that."""
-        client = self._sender()
-        text, entities, thread_id = (
-            payload["text"],
-            payload.get("entities") or [],
-            address.thread_id,
-        )
-        for _ in range(4):
-            target = self._target(address)
-            if target != address.chat_id:
-                # The numbers of messages and topics meant something in the old chat only.
-                reply_to = thread_id = None
-            try:
-                return await client.send(target, thread_id, text, entities, reply_to)
-            except ChatMoved as exc:
-                await self._follow(target, exc.new_chat_id)
-            except BadMarkup as exc:
-                log.warning("markup refused, sent as plain text", extra={"error": str(exc)})
-                if not entities:
-                    raise SendRefused(str(exc)) from exc
-                entities = []
-            except NoSuchMessage as exc:
-                if reply_to is None:
-                    raise SendRefused(str(exc)) from exc
-                reply_to = None
-        raise SendRefused("refused in every form")
-
-    def _target(self, address: Address) -> str:
-        """The chat's id of today: a group that became a supergroup has a new one."""
-        chat_id = address.chat_id
-        for _ in range(3):
-            chat_id = self._moved.get(chat_id, chat_id)
-        return chat_id
-
-    # --- chats that moved
-
-    async def _follow(self, old_chat_id: str, new_chat_id: str) -> None:
-        """Told by a send; the notices in the chats may come later, or never."""
-        if old_chat_id == new_chat_id or not _GROUP.fullmatch(new_chat_id):
-            raise SendRefused("the chat is said to have moved to where no chat can be")
-        log.info("chat moved", extra={"old": old_chat_id, "new": new_chat_id})
-        self._moved[old_chat_id] = self._untold[old_chat_id] = new_chat_id
-        await self._tell_moves()
-
-    async def _load_moves(self, intake: Intake, bot_id: str) -> None:
-        await self._tell_moves()
-        try:
-            self._moved.update(await intake.moved_chats(PLATFORM, bot_id))
-        except StoreUnavailable:
-            # Each is learned again by the first send.
-            log.warning("moved chats not known", extra={"platform": PLATFORM})
-
-    async def _tell_moves(self) -> None:
-        """All else that leads to the chat has to follow; what can not be told now is told later."""
-        if self._intake is None or self._bot_id is None:
-            return
-        for old, new in list(self._untold.items()):
-            try:
-                await self._intake.moved(PLATFORM, self._bot_id, old, new)
-            except StoreUnavailable:
-                log.warning("a move could not be stored", extra={"platform": PLATFORM})
-                return
-            self._untold.pop(old, None)
 
     # --- whose it is
 
@@ -254,9 +217,9 @@ class TelegramPlatform:
             self._client = TelegramClient(self._settings)
         return self._client
 
-    def _sender(self) -> TelegramClient:
+    def _calls(self) -> MessageCalls:
         try:
-            return self._open()
+            return self._open().messages
         except PlatformError as exc:
             raise SendUnavailable(str(exc)) from exc
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from gateway import texts
 from gateway.platforms.contract import (
@@ -16,12 +16,11 @@ from gateway.platforms.contract import (
     PlatformConfigError,
     PlatformError,
     PlatformUnavailable,
-    SendRefused,
-    SendUnknown,
 )
 from gateway.platforms.telegram.convert import ALLOWED_UPDATES, Me
 from gateway.platforms.telegram.failures import Failures
 from gateway.platforms.telegram.files import FileServer
+from gateway.platforms.telegram.out.calls import MessageCalls
 from gateway.platforms.telegram.polling import PollConflict, PollFailed
 from gateway.platforms.telegram.transport import transport
 from gateway.platforms.telegram.webhook import WebhookSettings
@@ -30,7 +29,6 @@ from gateway.platforms.troubles import in_words
 from gateway.tasks import spawn
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _CLOSE_SECONDS = 2.0
 _TOKEN_FORM = re.compile(r"[^\s/?#%]+")
@@ -96,6 +94,7 @@ class TelegramClient:
             get_updates_request=self._polling,
         )
         self.webhook = WebhookCalls(self._bot, self._failures)
+        self.messages = MessageCalls(self._bot, self._failures, self._request_seconds)
         self._fetch_seconds = settings.fetch_timeout_seconds
         self._file_base = f"{settings.base_file_url}{token}"
         self._files = FileServer(
@@ -184,51 +183,6 @@ class TelegramClient:
         except PlatformError as exc:
             log.warning("the webhook could not be removed", extra={"error": str(exc)})
 
-    # --- sending
-
-    async def send(
-        self,
-        chat_id: str,
-        thread_id: str | None,
-        text: str,
-        entities: Sequence[Mapping[str, Any]],
-        reply_to: str | None,
-    ) -> str:
-        """Send one message and give back its id.
-
-        Raises:
-            SendError: the matching class.
-            ChatMoved, BadMarkup, NoSuchMessage: another form of it may be accepted.
-        """
-        from telegram import MessageEntity, ReplyParameters  # noqa: PLC0415 - see __init__
-
-        chat, thread, answered = _number(chat_id), _number(thread_id), _number(reply_to)
-        reply = None
-        if answered is not None:
-            reply = ReplyParameters(answered, allow_sending_without_reply=True)
-        marks = [MessageEntity(**entity) for entity in entities]
-
-        async def call() -> str:
-            message = await self._bot.send_message(
-                chat or 0,
-                text,
-                entities=marks or None,
-                message_thread_id=thread,
-                reply_parameters=reply,
-            )
-            return str(message.message_id)
-
-        return await self._mapped(call)
-
-    async def typing(self, chat_id: str, thread_id: str | None) -> None:
-        """Show the typing sign; raises as `send` does."""
-        chat, thread = _number(chat_id), _number(thread_id)
-
-        async def call() -> None:
-            await self._bot.send_chat_action(chat or 0, "typing", message_thread_id=thread)
-
-        await self._mapped(call)
-
     # --- files
 
     async def fetch(self, file_id: str, limit_bytes: int) -> bytes:
@@ -263,29 +217,3 @@ class TelegramClient:
             raise FetchRefused(texts.FILE_ODD_PLACE)
         size = file.file_size
         return address[len(base) :], size if isinstance(size, int) and size >= 0 else None
-
-    # --- failures
-
-    async def _mapped(self, call: Callable[[], Awaitable[T]]) -> T:
-        from telegram.error import TelegramError  # noqa: PLC0415 - see __init__
-
-        try:
-            # The SDK's own time limits begin anew with every byte that drips in.
-            async with asyncio.timeout(self._request_seconds):
-                return await call()
-        except TelegramError as exc:
-            raise self._failures.sending(exc) from self._failures.cause(exc)
-        except TimeoutError as exc:
-            raise SendUnknown("no complete answer in time") from exc
-        except (
-            Exception
-        ) as exc:  # the SDK could not read the answer; the message is out all the same
-            log.exception("telegram answered something strange")
-            raise SendUnknown(type(exc).__name__) from self._failures.cause(exc)
-
-
-def _number(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        raise SendRefused(f"{text!r} is no number of Telegram's") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,15 @@ from agent.messages import clean_text
 from gateway.platforms.contract import InboundMessage
 from gateway.platforms.telegram.marks import Mark, command_of, read_text, without_address
 from gateway.platforms.telegram.media import attachments, in_words, shown
+from gateway.platforms.telegram.native.buttons import Pressed, pressed
 from gateway.platforms.telegram.people import forwarded_from, speaker
-from gateway.platforms.telegram.values import LARGEST_NUMBER, date, identifier
+from gateway.platforms.telegram.values import LARGEST_NUMBER, date, identifier, thread
 
 PLATFORM = "telegram"
 TEXT_LIMIT = 4096
 """UTF-16 units; the apps cut longer texts into several messages."""
-ALLOWED_UPDATES = ("message", "edited_message")
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
 """What `convert` reads; Telegram is not asked for anything else."""
-
-_GENERAL_TOPIC = 1
-"""Its messages name no topic, and nothing can be sent to it by this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +28,8 @@ class Me:
     id: int
     username: str
     last_sent: Mapping[str, str] = field(default_factory=dict)
+    commands: Collection[str] = ()
+    """What a button may say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Moved:
     new_chat_id: str
 
 
-News = Said | Edited | Moved
+News = Said | Edited | Moved | Pressed
 """What an update can say to the gateway."""
 
 
@@ -75,6 +75,8 @@ def chat_of(update: object) -> str | None:
         return None
     for kind in ALLOWED_UPDATES:
         message = update.get(kind)
+        if kind == "callback_query" and isinstance(message, Mapping):
+            message = message.get("message")
         chat = message.get("chat") if isinstance(message, Mapping) else None
         number = chat.get("id") if isinstance(chat, Mapping) else None
         if isinstance(number, int) and abs(number) <= LARGEST_NUMBER:
@@ -85,8 +87,8 @@ def chat_of(update: object) -> str | None:
 def convert(update: Mapping[str, Any], me: Me) -> News | None:
     """What an update says; None: nothing to the gateway.
 
-    Channel posts, business and guest messages, reactions, buttons, service messages, what bots say
-    and commands that name another bot are nothing.
+    Channel posts, business and guest messages, reactions, service messages, what bots say and
+    commands that name another bot are nothing.
 
     Raises:
         Exception: this is no update as Telegram makes it.
@@ -101,6 +103,11 @@ def convert(update: Mapping[str, Any], me: Me) -> News | None:
     if edited is not None:
         message = _message(edited, me, update)
         return None if message is None else Edited(message)
+    query = update.get("callback_query")
+    if query is not None:
+        number = update_id(update)
+        shown = None if number is None else str(number)
+        return pressed(query, me.id, shown, me.commands)
     return None
 
 
@@ -131,7 +138,6 @@ def _message(
         return None
     forwarded = forwarded_from(message)
     direct = chat["type"] == "private"
-    thread = _thread(message, direct)
     replied = _replied(message)
     addressed = direct
     if forwarded is None:  # words that are only passed on address and order nobody
@@ -151,7 +157,7 @@ def _message(
         sender_name=clean_text(sender[1]),
         text="\n".join(filter(None, (clean_text(text).strip(), words))),
         sent_at=date(message["date"]),
-        thread_id=thread,
+        thread_id=thread(message, direct=direct),
         update_id=None if update_id(update) is None else str(update_id(update)),
         addressed=addressed,
         quoted_text=_quoted(message, replied, me.last_sent.get(chat_id), me),
@@ -179,16 +185,6 @@ def _is_addressed(marks: list[Mark], replied: Mapping[str, Any] | None, me: Me) 
     if replied is not None and (replied.get("from") or {}).get("id") == me.id:
         return True
     return any(mark.names(me.id, me.username) for mark in marks)
-
-
-def _thread(message: Mapping[str, Any], direct: bool) -> str | None:
-    """The topic; a chain of answers in a group without topics has such a number too."""
-    thread = message.get("message_thread_id")
-    if thread is None or not message.get("is_topic_message"):
-        return None
-    if thread == _GENERAL_TOPIC and not direct:
-        return None
-    return identifier(thread)
 
 
 def _album(message: Mapping[str, Any]) -> str | None:

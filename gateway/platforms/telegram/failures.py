@@ -36,6 +36,18 @@ class NoSuchMessage(Exception):
     """The message to answer is gone; nothing was sent."""
 
 
+class BadButtons(Exception):
+    """The buttons are refused; nothing was sent."""
+
+
+class NotModified(Exception):
+    """The message says this already."""
+
+
+class NoSuchMethod(SendUnavailable):
+    """The server is older than this call."""
+
+
 class Failures:
     """The failures of one bot's requests."""
 
@@ -57,10 +69,14 @@ class Failures:
                 return _bad_request(text)
             case error.Forbidden():
                 return ChatGone(text)
+            case error.InvalidToken() if "not found" in text.lower():  # by its status alone
+                return NoSuchMethod(text)
             case error.InvalidToken() | error.Conflict():
                 return SendUnavailable(text)
             case error.NetworkError() if _never_left(exc):
                 return SendUnavailable(text)
+        if "entity too large" in text.lower():  # of HTTP
+            return SendRefused(text)
         return SendUnknown(text)
 
     def fetching(self, exc: Exception) -> FetchError:
@@ -95,6 +111,10 @@ class Failures:
 
 def _bad_request(text: str) -> Exception:
     lower = text.lower()
+    if "not modified" in lower:
+        return NotModified(text)
+    if "button" in lower or "reply markup" in lower:
+        return BadButtons(text)
     if "entit" in lower:  # can't parse entities; entity with a wrong url; …
         return BadMarkup(text)
     if "replied" in lower and "not found" in lower:

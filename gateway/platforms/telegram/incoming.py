@@ -14,6 +14,7 @@ from typing import Any
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
+from gateway import texts
 from gateway.platforms.contract import Intake, PlatformState, Report
 from gateway.platforms.telegram.convert import (
     PLATFORM,
@@ -24,6 +25,7 @@ from gateway.platforms.telegram.convert import (
     chat_of,
     update_id,
 )
+from gateway.platforms.telegram.native.buttons import Pressed
 from gateway.platforms.telegram.pieces import Pieces
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 MAX_RAW_CHARS = 100_000
 
+AnswerPress = Callable[[str, str], None]
 Convert = Callable[[Mapping[str, Any]], News | None]
 _Store = Callable[[], Awaitable[object]]
 _Keep = Callable[[_Store], Awaitable[None]]
@@ -49,13 +52,21 @@ class Incoming:
     """Where every update of one bot goes, however it came."""
 
     def __init__(
-        self, convert: Convert, bot_id: str, intake: Intake, report: Report, clock: Clock
+        self,
+        convert: Convert,
+        bot_id: str,
+        intake: Intake,
+        report: Report,
+        clock: Clock,
+        answer_press: AnswerPress = lambda query_id, text: None,
     ) -> None:
+        """``answer_press``: see `presses.Presses.answer`."""
         self._convert = convert
         self._bot_id = bot_id
         self._intake = intake
         self._report = report
         self._clock = clock
+        self._answer_press = answer_press
         self._pieces = Pieces()
         self._waiting = 0
         """How many updates wait for the store."""
@@ -142,6 +153,8 @@ class Incoming:
                 give = partial(self._intake.receive, self._pieces.complete(message))
             case Edited(message):
                 give = partial(self._intake.edited, message)
+            case Pressed():
+                give = partial(self._press, news)
             case Moved(old, new):
                 give = partial(self._intake.moved, PLATFORM, self._bot_id, old, new)
         try:
@@ -151,6 +164,18 @@ class Incoming:
         except Exception as exc:  # one that breaks the intake must not block all the others
             log.exception("update broke the intake", extra={"update_id": update_id(update)})
             await self._quarantine(update, f"intake failed: {type(exc).__name__}", keep)
+
+    async def _press(self, pressed: Pressed) -> None:
+        """The same as if it had been typed. Strangers are told nothing, as everywhere."""
+        message = pressed.message
+        if message is None:
+            told = ""
+        elif pressed.ours:
+            await self._intake.receive(message)
+            told = ""
+        else:
+            told = texts.BUTTON_WITHOUT_USE if self._intake.admits(message) else ""
+        self._answer_press(pressed.query_id, told)
 
     async def _quarantine(self, update: Any, reason: str, keep: _Keep) -> None:
         raw, number = _raw(update), update_id(update)

@@ -29,7 +29,7 @@ def speaker(message: Mapping[str, Any], my_id: int) -> tuple[str, str] | None:
         return None
     if person["id"] in (_CHANNEL_FORWARDER, my_id):
         return None
-    return identifier(person["id"]), _person(person)
+    return identifier(person["id"]), person_of(person)
 
 
 def _chat_that_speaks(voice: Mapping[str, Any]) -> str:
@@ -46,17 +46,18 @@ def forwarded_from(message: Mapping[str, Any]) -> str | None:
     if origin is not None:
         for key in ("sender_user", "sender_chat", "chat"):
             if origin.get(key):
-                who = _person(origin[key]) if key == "sender_user" else _title(origin[key])
+                who = person_of(origin[key]) if key == "sender_user" else _title(origin[key])
                 return clean_text(who)
         return clean_text(str(origin.get("sender_user_name") or ""))
     if message.get("forward_date") is not None:  # a server of before the origin had a type
         return clean_text(str(message.get("forward_sender_name") or ""))
     if message.get("via_bot") is not None:
-        return clean_text(_person(message["via_bot"]))
+        return clean_text(person_of(message["via_bot"]))
     return None
 
 
-def _person(person: Mapping[str, Any]) -> str:
+def person_of(person: Mapping[str, Any]) -> str:
+    """What somebody is called."""
     names = (person.get("first_name"), person.get("last_name"))
     full = " ".join(str(name) for name in names if name)
     return full or str(person.get("username") or "")

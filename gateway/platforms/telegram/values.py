@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 LARGEST_NUMBER = 2**53
+_GENERAL_TOPIC = 1
+"""Its messages name no topic, and nothing can be sent to it by this number."""
 _LATEST_DATE = 253_402_300_799  # the end of the year 9999
 
 
@@ -26,3 +31,17 @@ def date(value: object) -> float:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LATEST_DATE:
         raise TypeError("a date that is none")
     return float(value)
+
+
+def thread(message: Mapping[str, Any], *, direct: bool) -> str | None:
+    """The topic; a chain of answers in a group without topics has such a number too.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    number = message.get("message_thread_id")
+    if number is None or not message.get("is_topic_message"):
+        return None
+    if number == _GENERAL_TOPIC and not direct:
+        return None
+    return identifier(number)

@@ -153,7 +153,6 @@ def test_a_command_in_the_middle_is_only_text() -> None:
     "raw",
     [
         {"update_id": 1, "channel_post": update("channel", text="x")["message"]},
-        {"update_id": 1, "callback_query": {"id": "1"}},
         {"update_id": 1, "hologram": {}},
         {"update_id": 1},
         update("channel", text="x"),

@@ -1,0 +1,1 @@
+"""Owns what Telegram has beside messages: buttons, and the menu of commands."""
