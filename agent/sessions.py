@@ -25,15 +25,34 @@ def session_key(
 
 def is_session_key(text: str) -> bool:
     """Could `session_key` have made it?"""
+    return place_of(text) is not None
+
+
+Place = tuple[str, str, str, str | None, str | None]
+"""Platform, bot, chat, thread, user: what a session key says."""
+
+
+def place_of(key: str) -> Place | None:
+    """What a session key says; None: `session_key` has not made it."""
     try:
-        place = json.loads(text)
+        place = json.loads(key)
     except (ValueError, RecursionError):
-        return False
+        return None
     match place:
         case [str(platform), str(bot_id), str(chat), str() | None as thread, str() | None as user]:
-            return session_key(platform, bot_id, chat, thread, user) == text
+            same = session_key(platform, bot_id, chat, thread, user) == key
+            return (platform, bot_id, chat, thread, user) if same else None
         case _:
-            return False
+            return None
+
+
+def key_in(key: str, chat_id: str) -> str:
+    """A session key in another chat. A thread's number means nothing there."""
+    place = place_of(key)
+    if place is None:
+        return key
+    platform, bot_id, _, _, user_id = place
+    return session_key(platform, bot_id, chat_id, None, user_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from agent.approvals import Proposal, Ruling
 from agent.errors import StoreError
 from agent.mail import Button, InboxRecord, OutboxDraft, OutboxItem
 from agent.ports import Clock
+from agent.sessions import key_in
 from agent.store_ports import Mailbox
 from gateway import approval_text as texts
-from gateway.intake.keys import key_in
 from gateway.intake.records import is_shared
 from gateway.questions import Answered, Fate, Question, Reply
 from gateway.tasks import StopReason, StopSignal, finish, wait_all

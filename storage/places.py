@@ -8,37 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from agent.mail import Address, InboxRecord
-from agent.sessions import is_session_key, session_key
+from agent.sessions import key_in, place_of
 from storage.database import Transaction
 
 Today = Callable[[str, str, str], str]
 """Platform, bot, chat → the chat's id of today: the same one, unless it has moved."""
-
-Place = tuple[str, str, str, str | None, str | None]
-"""Platform, bot, chat, thread, user: what a session key says."""
-
-
-def place_of(key: str) -> Place | None:
-    """What a session key says; None: `session_key` has not made it."""
-    if not is_session_key(key):
-        return None
-    platform, bot_id, chat_id, thread_id, user_id = json.loads(key)
-    return platform, bot_id, chat_id, thread_id, user_id
 
 
 def keys_of_chat(platform: str, bot_id: str, chat_id: str) -> tuple[str, str]:
     """The range of a chat's session keys: from the first text on, in front of the second."""
     beginning = json.dumps([platform, bot_id, chat_id], separators=(",", ":"))[:-1] + ","
     return beginning, beginning + chr(0x10FFFF)
-
-
-def key_in(key: str, chat_id: str) -> str:
-    """A session key in another chat. A thread's number means nothing there."""
-    place = place_of(key)
-    if place is None:
-        return key
-    platform, bot_id, _, _, user_id = place
-    return session_key(platform, bot_id, chat_id, None, user_id)
 
 
 def moved_keys(keys: Iterable[str], chat_id: str) -> dict[str, str]:

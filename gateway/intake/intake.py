@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +16,7 @@ from gateway import texts
 from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command
 from gateway.intake.gate import Gate
+from gateway.intake.keyed_locks import KeyedLocks
 from gateway.intake.pairing import PairingDesk
 from gateway.intake.records import COMMAND, MESSAGE, answer_to, message_of, record_of, refused
 from gateway.intake.wording import readable, readable_message
@@ -99,7 +98,7 @@ class GatewayIntake:
         self._hand_over = hand_over
         self._clock = clock
         self._limits = limits or IntakeLimits()
-        self._order = _KeyedLocks()
+        self._order = KeyedLocks()
         self._told_full: set[str] = set()
         self._known_channels: dict[tuple[str, str], set[str]] = {}
 
@@ -301,24 +300,3 @@ def _command_in(message: InboundMessage) -> Command | None:
 def _is_from_a_bot(message: InboundMessage) -> bool:
     """Bots that answer bots never stop."""
     return message.sender_is_bot or message.sender_id == message.bot_id
-
-
-class _KeyedLocks:
-    """A lock per key, for as long as somebody wants it."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-
-    @asynccontextmanager
-    async def hold(self, key: str) -> AsyncIterator[None]:
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[key]
-            if users == 1:
-                del self._locks[key]
-            else:
-                self._locks[key] = (lock, users - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from agent.sessions import is_session_key, session_key
+from agent.sessions import session_key
 from gateway.platforms.contract import InboundMessage
 
 
@@ -31,20 +31,6 @@ def is_personal(key: str) -> bool:
         return json.loads(key)[4] is not None
     except (ValueError, TypeError, LookupError):
         return False  # nobody's: whoever wants it has to be where it is
-
-
-def chat_of(key: str) -> tuple[str, str, str] | None:
-    """Platform, bot and chat of a session key; None: `session_key` has not made it."""
-    if not is_session_key(key):
-        return None
-    platform, bot_id, chat_id, _, _ = json.loads(key)
-    return platform, bot_id, chat_id
-
-
-def key_in(key: str, chat_id: str) -> str:
-    """The key in the chat that its chat has become, where a thread's number means nothing."""
-    platform, bot_id, _, _, user_id = json.loads(key)
-    return session_key(platform, bot_id, chat_id, None, user_id)
 
 
 def owner_of(message: InboundMessage) -> str:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from agent.errors import StoreError
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
 from agent.ports import Clock, Steering
-from agent.sessions import InterruptedTurn
+from agent.sessions import InterruptedTurn, key_in, place_of
 from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.intake.gate import Gate
 from gateway.intake.intake import IntakeLimits, too_large
-from gateway.intake.keys import chat_of, key_in
 from gateway.intake.records import COMMAND, message_of
 from gateway.lanes import joining
 from gateway.lanes.commanding import Commanding, command_of
@@ -26,10 +24,9 @@ from gateway.lanes.lanes import Lanes
 from gateway.lanes.receipts import Receipts
 from gateway.lanes.steering import LaneSteering, may_join
 from gateway.tasks import StopReason, StopSignal, TaskOwner
+from gateway.turns.rereading import as_they_are
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
-
-log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 1.0
 """What may go on waits so long for its next piece."""
@@ -223,8 +220,8 @@ class Dispatch:
         )
 
     def _key_of_today(self, key: str) -> str:
-        chat = chat_of(key) if self._heirs else None
-        heir = self._heirs.get(chat) if chat is not None else None
+        place = place_of(key) if self._heirs else None
+        heir = self._heirs.get(place[:3]) if place is not None else None
         return key if heir is None else key_in(key, heir)
 
     def _goes_in(self, key: str) -> bool:
@@ -247,7 +244,7 @@ class Dispatch:
     # out of it
 
     async def _turn(self, job: Job, stop: StopSignal) -> None:
-        items = await self._as_they_are(job.items) if job.waited else tuple(job.items)
+        items = await as_they_are(self._mailbox, job.items) if job.waited else tuple(job.items)
         shut_out = [item for item in items if not await self._is_allowed(item)]
         if shut_out:
             await self._settling.dismiss(shut_out, stop)
@@ -262,19 +259,6 @@ class Dispatch:
         draft = OutboxDraft(items[-1].record.address, text, "notice")
         await self._settling.answer(items, draft, stop)
 
-    async def _as_they_are(self, items: Sequence[InboxItem]) -> Sequence[InboxItem]:
-        """The rows by now: they may have been edited, their chat may have moved.
-
-        Those that do not wait any more are left out. If the store does not answer, they stay as
-        they came.
-        """
-        try:
-            found = await self._mailbox.inbox_items([item.id for item in items])
-        except StoreError:
-            log.warning("waiting rows not read again", exc_info=True)
-            return tuple(items)
-        return tuple(item for item in found if item.state == "new")
-
     async def _is_allowed(self, item: InboxItem) -> bool:
         return (await self._gate.decide_again(message_of(item.record))).allowed
 
@@ -286,7 +270,7 @@ class Dispatch:
             job=job,
             store=self._host.sessions,
             clock=self._clock,
-            reread=self._as_they_are,
+            reread=partial(as_they_are, self._mailbox),
             may_go_in=self._may_go_in,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from agent.errors import StaleTurn, StoreError
+from agent.errors import StaleTurn
 from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.ports import Clock
 from agent.sessions import TurnTicket
@@ -17,6 +17,7 @@ from gateway.tasks import Completed, StopReason, StopSignal, run_stoppable
 from gateway.turns.enclosed import NOTHING, Enclosed
 from gateway.turns.enclosures import Enclosures, has_enclosures
 from gateway.turns.failures import words_for
+from gateway.turns.rereading import as_they_are
 from gateway.turns.settling import Settling
 from gateway.turns.storing import GaveUp, until_stored
 
@@ -76,20 +77,12 @@ class Beginning:
             taken = await self._taken(enclosures, items, stop)
             if taken is None:
                 return None
-            before, items = items, await self._as_they_are(items)
+            before, items = items, await as_they_are(self._mailbox, items)
             if not items:
                 return None
             if _files(items) == _files(before):
                 break
         return items, taken or NOTHING
-
-    async def _as_they_are(self, items: Sequence[InboxItem]) -> Sequence[InboxItem]:
-        try:
-            found = await self._mailbox.inbox_items([item.id for item in items])
-        except StoreError:  # beginning will wait for the store, and say so
-            log.warning("rows were not read again", exc_info=True)
-            return items
-        return tuple(item for item in found if item.state == "new")
 
     async def _taken(
         self, enclosures: Enclosures, items: Sequence[InboxItem], stop: StopSignal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sessions import session_key
-from storage.places import key_in, keys_of_chat, moved_keys, place_of
+from agent.sessions import key_in, place_of, session_key
+from storage.places import keys_of_chat, moved_keys
 
 ids = st.text(alphabet='-1",[]\\é🎉\U0010ffff \ud83dn', max_size=4)
 places = st.tuples(

@@ -22,11 +22,10 @@ from agent.llm.background import in_daemon_thread
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from agent.messages import Draft, Keep
 from agent.ports import Usage
-from agent.sessions import TurnOpening
+from agent.sessions import TurnOpening, key_in
 from agent.store_ports import Store
 from storage import faultpoint
 from storage.attachments import FolderAttachments
-from storage.places import key_in
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
