@@ -65,6 +65,11 @@ class Home:
         return self.path / "attachments"
 
     @property
+    def workspace(self) -> Path:
+        """The folders in which tools may act, one for each person or group."""
+        return self.path / "workspace"
+
+    @property
     def lock(self) -> Path:
         """Held (not: existing) while a daemon runs."""
         return self.path / "posthouse.lock"

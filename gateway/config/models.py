@@ -335,8 +335,6 @@ class Config(Section):
 
 
 NOT_YET: dict[str, str] = {
-    "agent.tools.shell": "the shell tool",
-    "agent.tools.files": "the files tool",
     "agent.tools.mcp": "MCP servers",
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",

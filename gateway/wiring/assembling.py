@@ -27,10 +27,6 @@ from agent.prices import price_table
 from agent.prompt import system_prompt
 from agent.sessions import SessionPrefix, session_key
 from agent.store_ports import Store
-from agent.tools.attachments import OpenAttachmentTool
-from agent.tools.clock import CurrentTimeTool
-from agent.tools.recall import RecallTool
-from agent.tools.registry import ToolRegistry
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
@@ -85,6 +81,7 @@ from gateway.wiring.platforms import (
     pairing_platforms,
 )
 from gateway.wiring.surroundings import Surroundings
+from gateway.wiring.tools import build_tools
 from storage.sqlite import open_archive, open_store
 from storage.store import SqlArchive
 
@@ -196,20 +193,16 @@ def assemble(
     asked = MeteredModel(model, metrics, clock)
     factory = CompactorFactory(config, book, asked, store, clock, ids, image_tokens, metrics)
 
-    def result_tokens() -> int:
-        return tool_result_tokens(factory.triggers())
-
     pictures = PictureMaker()
-    tools = ToolRegistry(
-        [
-            CurrentTimeTool(clock, zone),
-            # A page of recall comes whole: its frame has to fit under the cap as well.
-            RecallTool(store, zone=zone, page_tokens=lambda: result_tokens() * 3 // 5),
-            OpenAttachmentTool(
-                attachments, page_tokens=lambda: result_tokens() * 3 // 5, pictures=pictures
-            ),
-        ],
-        result_cap_tokens=result_tokens,
+    tools = build_tools(
+        config.agent.tools,
+        around.home,
+        clock=clock,
+        zone=zone,
+        archive=store,
+        attachments=attachments,
+        pictures=pictures,
+        result_tokens=lambda: tool_result_tokens(factory.triggers()),
     )
     prompt = system_prompt(config.agent.system_prompt)
 

@@ -1,0 +1,51 @@
+"""Owns which tools the assistant has, by the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+
+from agent.attachments import Attachments
+from agent.media.pictures import PictureMaker
+from agent.ports import Clock, Tool
+from agent.store_ports import Archive
+from agent.tools.attachments import OpenAttachmentTool
+from agent.tools.clock import CurrentTimeTool
+from agent.tools.commands import LocalRunner
+from agent.tools.files import FilesTool
+from agent.tools.recall import RecallTool
+from agent.tools.registry import ToolRegistry
+from agent.tools.shell import ShellTool
+from agent.tools.workspace import Workspaces
+from gateway.config.environment import Home
+from gateway.config.models import Tools
+
+
+def build_tools(
+    wanted: Tools,
+    home: Home,
+    *,
+    clock: Clock,
+    zone: tzinfo,
+    archive: Archive,
+    attachments: Attachments,
+    pictures: PictureMaker,
+    result_tokens: Callable[[], int],
+) -> ToolRegistry:
+    """All that are switched on. ``result_tokens``: of a result as it is sent."""
+
+    def page_tokens() -> int:
+        # A page comes whole: its frame has to fit under the cap as well.
+        return result_tokens() * 3 // 5
+
+    tools: list[Tool] = [
+        CurrentTimeTool(clock, zone),
+        RecallTool(archive, zone=zone, page_tokens=page_tokens),
+        OpenAttachmentTool(attachments, page_tokens=page_tokens, pictures=pictures),
+    ]
+    workspaces = Workspaces(home.workspace)
+    if wanted.files:
+        tools.append(FilesTool(workspaces, attachments, page_tokens=page_tokens))
+    if wanted.shell:
+        tools.append(ShellTool(LocalRunner(), workspaces))
+    return ToolRegistry(tools, result_cap_tokens=result_tokens)
