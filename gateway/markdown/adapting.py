@@ -9,7 +9,6 @@ be seen is never dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -290,7 +289,7 @@ class _Rewriter:
 
 
 def _tag(tag: object) -> tuple[str, Any]:
-    if isinstance(tag, Mapping):
+    if isinstance(tag, dict):
         return next(iter(tag.items()))
     return str(tag), None
 

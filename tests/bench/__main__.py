@@ -18,6 +18,7 @@ BENCHES = (
     "turn",
     "crowd",
     "inbound",
+    "render",
     "pause",
     "recall",
     "simulation",
