@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import discord
 import pytest
 
 from gateway.platforms.contract import (
@@ -350,6 +351,28 @@ async def test_a_session_that_begins_strangely(
     server.gateway.mangle = lambda _event, data: data
     async with running(bot, RecordingIntake()):
         pass
+
+
+async def test_a_cancellation_that_the_sdk_swallows_ends_it_all_the_same(
+    bot: DiscordPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connecting, swallowed = asyncio.Event(), []
+
+    async def connect(_self: Any, **_: Any) -> None:
+        connecting.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as exc:
+            swallowed.append(exc)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(discord.Client, "connect", connect)
+    task = asyncio.create_task(bot.run(RecordingIntake(), Reports()))
+    await connecting.wait()
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=5)
+    assert swallowed
+    assert done and task.cancelled()
 
 
 async def test_failed_connections_leak_nothing(server: DiscordServer) -> None:

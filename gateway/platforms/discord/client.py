@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
+_CANCEL_AGAIN_SECONDS = 0.2
 _LOGIN_SECONDS = 60.0
 _TOKEN_HINT = (
     "discord refuses the token; reset it in the developer portal and set DISCORD_BOT_TOKEN"
@@ -215,8 +216,11 @@ class DiscordClient:
             await connecting
             raise PlatformUnavailable("discord closed the connection")
         finally:
-            connecting.cancel()
-            await asyncio.wait({connecting})
+            while not connecting.done():
+                # More than once: the SDK's `asyncio.wait_for` swallows one that comes in the moment
+                # in which it has got its connection (up to Python 3.11).
+                connecting.cancel()
+                await asyncio.wait({connecting}, timeout=_CANCEL_AGAIN_SECONDS)
             await self._close_socket()
 
     async def _connect(self) -> None:
