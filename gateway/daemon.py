@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import faulthandler
 import logging
 import os
 import signal
@@ -24,11 +23,10 @@ from gateway.intake.pairing_office import PairingOffice
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
-from gateway.liveness import beyond_help
 from gateway.monitoring.http import Facts, HttpFace
 from gateway.monitoring.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform
-from gateway.platforms.contract import Intake, Platform, PlatformState
+from gateway.platforms.contract import Intake, Platform
 from gateway.restarting import RestartDesk
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
@@ -36,6 +34,7 @@ from gateway.tasks import TaskOwner, spawn, wait_all
 from gateway.turns.ahead import AheadDesk
 from gateway.turns.micro import MicroDesk
 from gateway.upkeep import keep_up
+from gateway.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +43,6 @@ NO_PLATFORM = 78
 RESTART_WANTED = 75
 SETTLE_SECONDS = 20.0
 """How long start-up waits for each platform to show how it is, before it says ready anyway."""
-LOOK_SECONDS = 30.0
-"""How often the platforms are looked at, if nobody waits to hear that all is well."""
 LAST_SENDS_SECONDS = 5.0
 """How long replies that are done may still go out at the end."""
 AHEAD_SECONDS = 1.0
@@ -115,7 +112,7 @@ class Daemon:
             handlers["pair"] = parts.pairing.serve
         self._control = ControlServer(parts.control_path, handlers)
         self._platforms_task: asyncio.Task[None] | None = None
-        self._ending = False
+        self._watchdog = Watchdog(parts.manager, parts.supervisor, parts.store, parts.clock)
         self.ready = False
 
     async def serve(self) -> int:
@@ -173,11 +170,8 @@ class Daemon:
             task.cancel()
         self.ready = not parts.supervisor.hopeless
         if self.ready:
-            parts.manager.ready(self._summary())
-            log.info("ready", extra={"platforms": self._summary()})
-        if parts.manager.watchdog_seconds is not None:
-            _show_stack_on_abort()
-        self._tasks.spawn(self._feed(), name="watchdog")
+            self._watchdog.ready()
+        self._tasks.spawn(self._watchdog.feed(), name="watchdog")
         self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
         if parts.ahead is not None:
             self._tasks.spawn(parts.ahead.sweep(), name="ahead")
@@ -231,9 +225,7 @@ class Daemon:
     async def _shutdown(self) -> None:
         parts = self._parts
         self.ready = False
-        self._ending = True
-        parts.manager.alive()  # a platform that kept it from being fed is no matter any more
-        parts.manager.stopping(parts.drain_seconds + LONGEST_END_SECONDS)
+        self._watchdog.stopping(parts.drain_seconds + LONGEST_END_SECONDS)
         if self._platforms_task is not None:
             self._platforms_task.cancel()
             await wait_all((self._platforms_task,), parts.clock, CLOSE_SECONDS)
@@ -293,44 +285,6 @@ class Daemon:
             task.cancel()
             raise
 
-    async def _feed(self) -> None:
-        """Tell the service manager that all is well, as long as it is.
-
-        A platform that nothing here can bring back needs a new process: unfed, the manager makes
-        one. Without a manager it stays at the loud words in the log, and the others go on.
-        """
-        watchdog_seconds = self._parts.manager.watchdog_seconds
-        every_seconds = LOOK_SECONDS if watchdog_seconds is None else watchdog_seconds / 2
-        while True:
-            lost = {} if self._ending else self._beyond_help()
-            for name, reason in lost.items():
-                log.critical(
-                    "only a new start helps this platform: the watchdog is not fed",
-                    extra={"platform": name, "reason": reason},
-                )
-            if not lost:
-                self._parts.manager.alive()
-            trouble = self._parts.store.trouble()
-            if trouble is not None:
-                log.critical("nothing can be stored", extra={"reason": trouble})
-            self._parts.manager.status(self._summary())
-            await self._parts.clock.sleep(every_seconds)
-
-    def _beyond_help(self) -> dict[str, str]:
-        judged = {n: beyond_help(v) for n, v in self._parts.supervisor.vitals().items()}
-        return {name: reason for name, reason in judged.items() if reason is not None}
-
-    def _summary(self) -> str:
-        states = self._parts.supervisor.status
-        usual = (PlatformState.RUNNING, PlatformState.STARTING)
-        trouble = self._parts.store.trouble()
-        lines = [] if trouble is None else [f"nothing can be stored ({trouble})"]
-        lines += [
-            f"{name} {s.state.value}" + (f" ({s.reason})" if s.state not in usual else "")
-            for name, s in states.items()
-        ]
-        return ", ".join(lines)
-
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
@@ -353,10 +307,3 @@ class Daemon:
             os._exit(1)
         log.info("stopping", extra={"signal": signal.Signals(number).name})
         self._stop.set()
-
-
-def _show_stack_on_abort() -> None:
-    """An unfed watchdog ends in SIGABRT: the log should then show what everybody was doing."""
-    # Fails where standard error is no file of the system's; then there is nowhere to show it.
-    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
-        faulthandler.enable()

@@ -1,0 +1,90 @@
+"""Owns what the service manager hears: ready, how we are, alive while we are, stopping."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+
+from agent.ports import Clock
+from agent.store_ports import Store
+from gateway.liveness import beyond_help
+from gateway.platforms.contract import PlatformState
+from gateway.sdnotify import ServiceManager
+from gateway.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0
+"""How often the platforms are looked at, if nobody waits to hear that all is well."""
+
+
+class Watchdog:
+    """Fed as long as all is well.
+
+    A platform that nothing here can bring back needs a new process: unfed, the manager makes one.
+    Without a manager it stays at the loud words in the log, and the others go on.
+    """
+
+    def __init__(
+        self, manager: ServiceManager, supervisor: Supervisor, store: Store, clock: Clock
+    ) -> None:
+        self._manager = manager
+        self._supervisor = supervisor
+        self._store = store
+        self._clock = clock
+        self._stopping = False
+
+    def ready(self) -> None:
+        """All that can be up is up."""
+        self._manager.ready(self._summary())
+        log.info("ready", extra={"platforms": self._summary()})
+
+    def stopping(self, within_seconds: float) -> None:
+        """The end has begun; it is fed until then, whatever the platforms do."""
+        self._stopping = True
+        self._manager.alive()
+        self._manager.stopping(within_seconds)
+
+    async def feed(self) -> None:
+        """For as long as the process lives."""
+        watchdog_seconds = self._manager.watchdog_seconds
+        if watchdog_seconds is not None:
+            _show_stack_on_abort()
+        every_seconds = LOOK_SECONDS if watchdog_seconds is None else watchdog_seconds / 2
+        while True:
+            lost = {} if self._stopping else self._beyond_help()
+            for name, reason in lost.items():
+                log.critical(
+                    "only a new start helps this platform: the watchdog is not fed",
+                    extra={"platform": name, "reason": reason},
+                )
+            if not lost:
+                self._manager.alive()
+            trouble = self._store.trouble()
+            if trouble is not None:
+                log.critical("nothing can be stored", extra={"reason": trouble})
+            self._manager.status(self._summary())
+            await self._clock.sleep(every_seconds)
+
+    def _beyond_help(self) -> dict[str, str]:
+        judged = {n: beyond_help(v) for n, v in self._supervisor.vitals().items()}
+        return {name: reason for name, reason in judged.items() if reason is not None}
+
+    def _summary(self) -> str:
+        states = self._supervisor.status
+        usual = (PlatformState.RUNNING, PlatformState.STARTING)
+        trouble = self._store.trouble()
+        lines = [] if trouble is None else [f"nothing can be stored ({trouble})"]
+        lines += [
+            f"{name} {s.state.value}" + (f" ({s.reason})" if s.state not in usual else "")
+            for name, s in states.items()
+        ]
+        return ", ".join(lines)
+
+
+def _show_stack_on_abort() -> None:
+    """An unfed watchdog ends in SIGABRT: the log should then show what everybody was doing."""
+    # Fails where standard error is no file of the system's; then there is nowhere to show it.
+    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
+        faulthandler.enable()
