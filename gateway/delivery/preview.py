@@ -40,6 +40,7 @@ class PreviewSettings:
     interval_seconds: float = 1.0
     """Between the first two; from then on it grows up to what the chat takes for long."""
     interval_growth: float = 1.2
+    least_sleep_seconds: float = 0.01
     refresh_seconds: float = 20.0
     """A draft goes by itself some seconds after this."""
     strikes: int = 3
@@ -195,7 +196,7 @@ class Preview:
                 self._shown = ""  # the draft goes by itself if nobody shows it anew
             self._news.clear()
             while (wait := self._wait_seconds()) > 0:
-                await self._clock.sleep(wait)
+                await self._clock.sleep(max(wait, self._settings.least_sleep_seconds))
             shown = unfinished(self.text, self._bounds.limit)
             self._whole = is_beyond(self.text, self._bounds.limit)
             if shown and shown != self._shown:

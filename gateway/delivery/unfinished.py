@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.delivery.splitting import split_markdown, utf16_len
+from gateway.delivery.splitting import MIN_MARKDOWN_LIMIT, split_markdown, utf16_len
 
 CURSOR = "▌"
 ROOM_FOR_MARKS = 16
@@ -31,16 +31,16 @@ def unfinished(text: str, limit: int) -> str:
     messages = split_markdown(text, room)
     if not messages:
         return ""
-    if len(messages) > 1 or is_cut:
+    if len(messages) > 1 or is_cut or messages[0].strip() != text.strip():  # cut, or a fence closed
         return _with_cursor(messages[0])
-    if messages[0].strip() != text.strip():  # a fence that is open
-        return messages[0]
-    return _with_cursor(_closed(messages[0]))
+    closed = _closed(messages[0])
+    return _with_cursor(closed) if closed.strip() else ""
 
 
 def finished(text: str, limit: int) -> str:
     """The same beginning, for a message that rests: no cursor, and room for some words more."""
-    return unfinished(text, limit - ROOM_FOR_WORDS).replace(CURSOR, "").rstrip()
+    limit = max(limit - ROOM_FOR_WORDS, MIN_MARKDOWN_LIMIT + ROOM_FOR_MARKS)
+    return unfinished(text, limit).replace(CURSOR, "").rstrip()
 
 
 def is_worth_showing(text: str, least: int) -> bool:

@@ -91,6 +91,7 @@ class FakePlatform:
     gate: asyncio.Event | None = None
     delay: Callable[[], Awaitable[None]] | None = None
     """What every send takes."""
+    rendered: list[OutboxDraft] = field(default_factory=list)
     previews: PreviewKind = "none"
     bounds: PreviewBounds = BOUNDS
     previewed: list[tuple[float, str, str, str | None, int]] = field(default_factory=list)
@@ -136,6 +137,7 @@ class FakePlatform:
         return found
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        self.rendered.append(draft)
         chunks = [c for c in split_text(draft.text, self.limit - len(REPEAT_MARK)) if c.strip()]
         parts = [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
         if draft.edits_message_id is not None:
