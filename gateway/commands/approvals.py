@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gateway import approval_text as texts
-from gateway.commands.contract import Call, CommandHost
+from gateway.commands.contract import Call, CommandHost, Said
 from gateway.questions import Answered, Fate, Reply
 
 _ID = re.compile(r"[2-9][0-9a-z]{5}")
@@ -13,7 +13,7 @@ _ID = re.compile(r"[2-9][0-9a-z]{5}")
 SHOW = "show"
 
 
-async def approve(host: CommandHost, call: Call) -> str:
+async def approve(host: CommandHost, call: Call) -> str | Said:
     """Let it be done, or show all that is asked about."""
     if host.approvals is None:
         return texts.NOTHING_OPEN
@@ -29,10 +29,10 @@ async def approve(host: CommandHost, call: Call) -> str:
     if len(words) > 1:
         return texts.USAGE
     reply = host.approvals.answer(call.record, call.admin, question_id, allow=True)
-    return texts.APPROVED if reply.answered is Answered.TAKEN else _words(reply, call)
+    return _said(reply, call, texts.APPROVED)
 
 
-async def deny(host: CommandHost, call: Call) -> str:
+async def deny(host: CommandHost, call: Call) -> str | Said:
     """Forbid it; what is said behind it is told to the model."""
     if host.approvals is None:
         return texts.NOTHING_OPEN
@@ -40,7 +40,14 @@ async def deny(host: CommandHost, call: Call) -> str:
     question_id = _id_in(words[:1])
     why = call.argument if question_id is None else " ".join(words[1:])
     reply = host.approvals.answer(call.record, call.admin, question_id, allow=False, why=why)
-    return texts.DENIED if reply.answered is Answered.TAKEN else _words(reply, call)
+    return _said(reply, call, texts.DENIED)
+
+
+def _said(reply: Reply, call: Call, done: str) -> Said:
+    """What came of it. Once the question is decided, its buttons are of no use to anybody."""
+    taken = reply.answered is Answered.TAKEN
+    decided = taken or reply.answered in (Answered.OVER, Answered.UNKNOWN)
+    return Said(done if taken else _words(reply, call), decides=decided)
 
 
 def _id_in(words: list[str]) -> str | None:

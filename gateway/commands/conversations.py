@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agent.errors import SessionNotFound, StaleTurn
 from agent.lineages import ConversationInfo
+from agent.mail import Button
 from agent.sessions import SearchScope
 from gateway import texts
 from gateway.commands import lineage_text
-from gateway.commands.contract import Call, CommandHost
+from gateway.commands.contract import Call, CommandHost, Said
 from gateway.intake.keys import is_personal
 
 LISTED = 10
+NUMBERED = 100
+"""So many of a list can be chosen by their numbers, page by page."""
 LOOKED_THROUGH = 500
 """So many of the newest conversations can be found by their names."""
 SEARCH_HITS = 20
@@ -35,30 +39,31 @@ async def title(host: CommandHost, call: Call) -> str:
     return lineage_text.NO_TITLE if session.title is None else lineage_text.titled(session.title)
 
 
-async def sessions(host: CommandHost, call: Call) -> str:
-    """The conversations that could be gone on with here, newest first."""
+async def sessions(host: CommandHost, call: Call) -> str | Said:
+    """The conversations that could be gone on with here, newest first, a page at a time."""
     infos = await _within_reach(host, call)
-    if call.argument:
+    page = _page_in(call.argument, infos)
+    if page is None:
         infos = await _about(host, call, infos, call.argument)
         if not infos:
             return lineage_text.found_nothing(call.argument)
+        return _choice(host, call, infos)
     if not infos:
         return lineage_text.NO_SESSIONS
-    return f"{_listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+    return _choice(host, call, _as_shown(host, call, infos, page), page)
 
 
-async def resume(host: CommandHost, call: Call) -> str:
+async def resume(host: CommandHost, call: Call) -> str | Said:
     """Lead this place to another conversation."""
     infos = await _within_reach(host, call)
     if not call.argument:
-        if not infos:
-            return lineage_text.NO_SESSIONS
-        return f"{_listed(host, call, infos)}\n{lineage_text.RESUME_HINT}"
+        return _choice(host, call, infos, 1) if infos else lineage_text.NO_SESSIONS
     meant = await _meant(host, call, infos, call.argument)
     if not meant:
         return lineage_text.found_nothing(call.argument)
     if len(meant) > 1:
-        return lineage_text.ambiguous(call.argument, _listed(host, call, meant))
+        choice = _choice(host, call, meant)
+        return replace(choice, text=lineage_text.ambiguous(call.argument, choice.text))
     return await _lead(host, call, meant[0])
 
 
@@ -104,11 +109,55 @@ def _holds_something(info: ConversationInfo) -> bool:
     return bool(info.opening or info.message_count) or info.last_message_at is not None
 
 
-def _listed(host: CommandHost, call: Call, infos: Sequence[ConversationInfo]) -> str:
-    shown = infos[:LISTED]
-    host.listings.remember(call.key, [info.id for info in shown])
-    more = len(infos) - len(shown)
-    return lineage_text.listing(shown, call.key, call.record.received_at, more)
+def _page_in(argument: str, infos: Sequence[ConversationInfo]) -> int | None:
+    """Which page is asked for; None: it is words that are looked for."""
+    if not argument:
+        return 1
+    if not re.fullmatch(r"[0-9]{1,2}", argument):
+        return None
+    page = int(argument)
+    return page if 1 <= page <= _pages(infos) else None
+
+
+def _pages(infos: Sequence[ConversationInfo]) -> int:
+    return -(-min(len(infos), NUMBERED) // LISTED)
+
+
+def _as_shown(
+    host: CommandHost, call: Call, infos: Sequence[ConversationInfo], page: int
+) -> Sequence[ConversationInfo]:
+    """In the order of the list whose first page was shown: numbers do not move while one looks."""
+    order = host.listings.of(call.key)
+    if page == 1 or len(order) <= (page - 1) * LISTED:
+        return infos
+    by_id = {info.id: info for info in infos}
+    known = [by_id.pop(id_) for id_ in order if id_ in by_id]
+    return [*known, *by_id.values()]
+
+
+def _choice(
+    host: CommandHost, call: Call, infos: Sequence[ConversationInfo], page: int | None = None
+) -> Said:
+    """A list to choose from, a page of it or (of what was looked for) its beginning."""
+    first = ((page or 1) - 1) * LISTED
+    shown = infos[first : first + LISTED]
+    host.listings.remember(call.key, [info.id for info in infos[: NUMBERED if page else LISTED]])
+    following = page + 1 if page is not None and page < _pages(infos) else None
+    left = len(infos) - first - len(shown)
+    more = lineage_text.more(left, following)
+    entries = lineage_text.listing(shown, call.key, call.record.received_at, first + 1)
+    # By their ids: a number means what it meant in the list that was shown last.
+    buttons = [
+        Button(str(number), f"/resume {info.id}")
+        for number, info in enumerate(shown, first + 1)
+        if not (info.routed and info.session_key == call.key)
+    ]
+    if page is not None and page > 1:
+        buttons.append(Button(lineage_text.NEWER, f"/sessions {page - 1}"))
+    if following is not None:
+        buttons.append(Button(lineage_text.OLDER, f"/sessions {following}"))
+    text = "\n".join(filter(None, (entries, more, lineage_text.RESUME_HINT)))
+    return Said(text, tuple(buttons))
 
 
 async def _about(

@@ -31,6 +31,8 @@ BUSY_ELSEWHERE = (
     "That conversation is open in another chat, and I am at work on it there. Please wait until I "
     "am done, then /resume it here."
 )
+NEWER = "‹ Newer"
+OLDER = "Older ›"
 RESUME_HINT = "/resume and its number or name leads to one of them."
 
 
@@ -109,12 +111,18 @@ def name_of(info: ConversationInfo) -> str:
     return "(only a summary so far)" if summary_only else "(nothing said yet)"
 
 
-def listing(infos: Sequence[ConversationInfo], session_key: str, now: float, more: int) -> str:
-    """A numbered list, as it is shown at this key."""
-    lines = [_entry(n, info, session_key, now) for n, info in enumerate(infos, 1)]
-    if more > 0:
-        lines.append(f"… and {more:,} more; /sessions and a word finds one.")
-    return "\n".join(lines)
+def listing(infos: Sequence[ConversationInfo], session_key: str, now: float, first: int = 1) -> str:
+    """A numbered list from ``first`` on, as it is shown at this key."""
+    entries = enumerate(infos, first)
+    return "\n".join(_entry(n, info, session_key, now) for n, info in entries)
+
+
+def more(count: int, page: int | None) -> str:
+    """Below a list: what is not in it, and how to see that; "": nothing is."""
+    if count <= 0:
+        return ""
+    how = "/sessions and a word finds one" if page is None else f"/sessions {page} shows the next"
+    return f"… and {count:,} more; {how}."
 
 
 def _entry(number: int, info: ConversationInfo, session_key: str, now: float) -> str:
@@ -138,7 +146,7 @@ def found_nothing(words: str) -> str:
 
 def ambiguous(words: str, entries: str) -> str:
     """Several conversations by these words."""
-    return f"Several conversations could be meant by “{shown(words)}”:\n{entries}\n{RESUME_HINT}"
+    return f"Several conversations could be meant by “{shown(words)}”:\n{entries}"
 
 
 def resumed(info: ConversationInfo, now: float, *, moved: bool) -> str:

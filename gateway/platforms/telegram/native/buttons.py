@@ -39,7 +39,9 @@ def rows(buttons: Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
     used = 0
     for label, command in buttons:
         used += len(label)
-        if not found or len(found[-1]) >= MAX_IN_ROW or used > ROW_CHARS:
+        full = not found or len(found[-1]) >= MAX_IN_ROW or used > ROW_CHARS
+        # Numbers stand among themselves.
+        if full or label.isdecimal() != found[-1][-1][0].isdecimal():
             found.append([])
             used = len(label)
         found[-1].append((label, command))
