@@ -9,8 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.approvals import Proposal
+from agent.mail import Address, Button, OutboxDraft
 from gateway import approval_text
 from gateway.approval_text import question, visible, whole
+from gateway.platforms.discord.out.planning import plan as discord_plan
+from gateway.platforms.telegram.out.planning import plan as telegram_plan
 
 HOSTILE = st.one_of(
     st.text(max_size=300),
@@ -105,6 +108,25 @@ def test_all_of_it_can_be_seen(text: str) -> None:
     proposal = Proposal("shell", "run this command", (("", text * 5),))
     _, inside = split_blocks(whole(proposal, ID))
     assert [unspelled("\n".join(lines)) for lines in inside] == [text * 5]
+
+
+@given(HOSTILE, HOSTILE)
+@example("**x** <b> [x](javascript:1) @everyone <@1> | a | b |", "# a\n- b\n> c\n\n    d\n\\`")
+@settings(max_examples=150, deadline=None)
+def test_both_platforms_show_it_as_it_is(a: str, b: str) -> None:
+    proposal = Proposal("files", "write this new file", (("Path", a), ("Text", b)))
+    text = question(proposal, ID, 5, shared=True)
+    draft = OutboxDraft(ANYWHERE, text, "notice", buttons=BUTTONS, asks=True)
+    for plan in (telegram_plan, discord_plan):
+        [part] = plan(draft)  # so that the buttons stand below all of it
+        assert part.payload["buttons"] == [[b.label, b.command] for b in BUTTONS]
+        for lines in split_blocks(text)[1]:
+            shown = part.payload.get("text") or part.payload["content"]
+            assert "\n".join(lines) in shown
+
+
+ANYWHERE = Address("anywhere", "1", "2")
+BUTTONS = (Button("Approve", f"/approve {ID}"), Button("Deny", f"/deny {ID}"))
 
 
 def split_blocks(text: str) -> tuple[list[str], list[list[str]]]:
