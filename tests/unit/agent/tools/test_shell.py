@@ -111,8 +111,8 @@ async def test_without_a_yes_nothing_runs(scene: Scene) -> None:
         "sleep 1; systemctl kill -s HUP posthouse@main",
         "pkill -f posthouse",
         "killall python3",
-        f"kill {os.getpid()}",
-        f"kill -TERM -{os.getpid()}",
+        "kill OWN_PID",
+        "kill -TERM -OWN_PID",
         "kill -9 -1",
         "",
         " \n",
@@ -122,6 +122,7 @@ async def test_without_a_yes_nothing_runs(scene: Scene) -> None:
     ],
 )
 def test_what_is_not_even_asked(command: str) -> None:
+    command = command.replace("OWN_PID", str(os.getpid()))
     assert problem_with_command(command, os.getpid())
 
 
