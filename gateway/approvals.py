@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.approvals import Proposal, Ruling
 from agent.errors import StoreError
-from agent.mail import Button, InboxRecord, OutboxDraft, OutboxItem
+from agent.mail import Address, Button, InboxRecord, OutboxDraft, OutboxItem
 from agent.ports import Clock
 from agent.sessions import key_in
 from agent.store_ports import Mailbox
@@ -121,6 +121,12 @@ class ApprovalDesk:
     def is_asking(self, session_key: str) -> bool:
         """Does a turn of this conversation wait for an answer?"""
         return any(question.key == session_key for question in self._open.values())
+
+    def is_asking_in(self, address: Address) -> bool:
+        """Does any turn wait for an answer in this chat?"""
+        chat = (address.platform, address.bot_id, address.chat_id)
+        there = (q.record.address for q in self._open.values())
+        return any((a.platform, a.bot_id, a.chat_id) == chat for a in there)
 
     def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
         """A chat has got another id."""

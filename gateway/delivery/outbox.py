@@ -42,14 +42,20 @@ class Delivery:
         settings: DeliverySettings | None = None,
         jitter: Callable[[], float] = random.random,
         awaited: Callable[[int], bool] = lambda outbox_id: False,
+        asks: Callable[[Address], bool] = lambda address: False,
     ) -> None:
-        """``awaited``: does anybody here wait for an answer to this question (by its id)?"""
+        """Take the parts.
+
+        ``awaited``: does anybody here wait for an answer to this question (by its id)?
+        ``asks``: does a turn wait for an answer in this chat? Then nobody is shown as writing.
+        """
         self._mailbox = mailbox
         self._platforms = platforms
         self._clock = clock
         self._settings = settings or DeliverySettings()
         self._jitter = jitter
         self._awaited = awaited
+        self._asks = asks
         self._senders: dict[ChatKey, ChatSender] = {}
         self._chats = Chats(clock)
         self._tasks = TaskOwner(clock)
@@ -218,7 +224,8 @@ class Delivery:
         await self._clock.sleep(self._settings.typing_delay_seconds)
         while True:
             budget = self._chats.budget(address)
-            if budget.wait_seconds <= 0 and not self._chats.is_gone(address):
+            still = self._asks(address) or self._chats.is_gone(address)
+            if budget.wait_seconds <= 0 and not still:
                 try:
                     await platform.typing(address)
                 except asyncio.CancelledError:

@@ -236,6 +236,7 @@ def assemble(
         clock=clock,
         settings=DeliverySettings(zone=zone),
         awaited=lambda outbox_id: approvals.is_awaited(outbox_id),
+        asks=lambda address: approvals.is_asking_in(address),
     )
     approvals = ApprovalDesk(store, delivery.hand_over, clock)
     lanes = Lanes(clock)

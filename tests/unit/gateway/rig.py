@@ -233,6 +233,7 @@ class Rig:
             settings=DeliverySettings(),
             jitter=lambda: 0.5,
             awaited=lambda outbox_id: self.approvals.is_awaited(outbox_id),
+            asks=lambda address: self.approvals.is_asking_in(address),
         )
         self.approvals = ApprovalDesk(
             self.store,

@@ -374,6 +374,20 @@ async def test_who_writes_on_hears_that_an_answer_is_awaited(talk: Talk) -> None
     assert talk.shown[-2:] == ["yes", "re: yes"]
 
 
+async def test_nobody_is_shown_as_writing_while_an_answer_is_awaited(talk: Talk) -> None:
+    await talk.say("go")
+    await talk.clock.advance(30)
+    assert talk.platform.typed == []
+    gate = asyncio.Event()
+    talk.rig.hold("later", gate)
+    await talk.say("/approve")
+    await talk.say("later")
+    await talk.clock.advance(30)
+    assert talk.platform.typed != []
+    gate.set()
+    await talk.rig.settle()
+
+
 async def test_a_chat_that_moves_takes_its_question_along(clock: FakeClock) -> None:
     talk = Talk(clock, group_sessions_per_user=False)
     await talk.say("go", sender_id="111", **GROUP)
