@@ -1,0 +1,52 @@
+"""What the commands are called and how they are explained: in /help and in both native menus."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+
+from gateway.commands import registry
+from gateway.commands.contract import Call, Command, Group
+from gateway.platforms.discord.render import render as for_discord
+from gateway.platforms.telegram.render import render as for_telegram
+from tests.unit.gateway.rig import Rig
+
+SHOWN_CHARS = 100
+"""Discord's menu takes no more, Telegram's 256."""
+each = pytest.mark.parametrize("command", registry.COMMANDS.values(), ids=lambda c: c.name)
+
+
+@each
+def test_a_menu_takes_it(command: Command) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9_]{0,31}", command.name)
+    assert 0 < len(command.help) <= SHOWN_CHARS
+    assert command.group in get_args(Group)
+
+
+@each
+def test_it_reads_like_the_others(command: Command) -> None:
+    assert command.help[0].islower()
+    assert not command.help.endswith(".")
+    assert "\n" not in command.help
+
+
+def test_no_two_say_the_same() -> None:
+    helps = [command.help for command in registry.COMMANDS.values()]
+    assert len(set(helps)) == len(helps)
+
+
+@pytest.mark.parametrize("admin", [True, False])
+async def test_help_is_one_message_on_both_platforms(clock: object, admin: bool) -> None:
+    rig = Rig(clock)  # type: ignore[arg-type]
+    call = Call(record=None, argument="", admin=admin, shared=False)  # type: ignore[arg-type]
+    text = await registry.help_text(rig, call)  # type: ignore[arg-type]
+    assert ("For admins:" in text) is admin
+    (telegram,), (discord,) = for_telegram(text), for_discord(text)
+    for command in registry.COMMANDS.values():
+        if registry.may_see(command, call):
+            assert f"/{command.name}" in telegram.payload["text"]
+            assert f"/{command.name}" in discord.payload["content"]
+    assert telegram.payload["entities"] == [], "nothing in it looks like markup"
+    assert discord.payload["content"] == text
