@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.platforms.contract import PlatformUnavailable
-from gateway.platforms.discord import frames
+from gateway.platforms.discord import frames, gateway_socket
 from gateway.platforms.discord import wire as wires
 from gateway.platforms.discord.gateway_socket import GatewaySocket
 from gateway.platforms.discord.wire import Wire, WireEvent
@@ -281,7 +281,7 @@ async def test_connections_that_lived_are_not_paced() -> None:
 
 
 async def test_silence_after_a_heartbeat_is_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(gateway_socket, "ANSWER_SECONDS", 0.05)
     rig = Rig()
     far, near = await rig.greeted()
     waiting = asyncio.ensure_future(near.receive(timeout=60.0))
@@ -299,7 +299,7 @@ async def test_silence_after_a_heartbeat_is_death(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_beat_between_two_receives_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(gateway_socket, "ANSWER_SECONDS", 0.02)
     _, near = await Rig().greeted()
     await near.send_str('{"op":1,"d":5}')
     with pytest.raises(TimeoutError):
@@ -307,14 +307,14 @@ async def test_a_beat_between_two_receives_counts(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_server_that_does_not_greet_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "HELLO_SECONDS", 0.02)
+    monkeypatch.setattr(gateway_socket, "HELLO_SECONDS", 0.02)
     _, near = await Rig().connect()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(near.receive(timeout=60.0), 1.0)
 
 
 async def test_a_dead_socket_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr(gateway_socket, "CLOSE_SECONDS", 0.02)
     far, near = await Rig().greeted()
     far.hangs_at_close = True
     await asyncio.wait_for(near.close(code=4000), 1.0)
