@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,7 @@ from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
 from agent.ports import Clock
 from agent.store_ports import Mailbox
 from gateway import texts
+from gateway.delivery.beside import Beside
 from gateway.delivery.chats import Chats
 from gateway.delivery.late import late_note
 from gateway.delivery.rendering import rendered
@@ -23,7 +23,6 @@ from gateway.platforms.contract import (
     ChatGone,
     EditRefused,
     Platform,
-    SendError,
     SendFlood,
     SendRefused,
     SendUnavailable,
@@ -33,9 +32,6 @@ from gateway.tasks import wait_all
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-REFUSED_IDS = 1 << 40
-"""Sets what is said about a refused part apart from what else is said beside an answer."""
 
 
 class _Leaving(Exception):
@@ -58,12 +54,18 @@ class ChatSender:
     jitter: Callable[[], float]
     awaited: Callable[[int], bool]
     """Does anybody still wait for an answer to this question (by its id in the outbox)?"""
+    works: Callable[[], bool]
+    """Is the platform in no trouble, as far as is known?"""
     items: deque[OutboxItem] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: bool = False
     _halted: bool = False
     _told_late: int = 0
     """The answer that everybody knows to be late."""
+
+    @property
+    def _beside(self) -> Beside:
+        return Beside(self.platform, self.chats)
 
     def nudge(self) -> None:
         """The platform is back: try now."""
@@ -132,7 +134,7 @@ class ChatSender:
                     log.warning("fate of a part stays unknown", extra={"part_id": part.id})
                     failed.append((part, "it may have arrived"))
             if fate is Fate.REFUSED and item.draft.kind != "notice":
-                await self._say_refused(item)
+                await self._beside.refused(item, part)
         # Only now: a failed part ends its answer, and the parts behind it were still to go.
         for part, why in failed:
             await self._mark(part, "failed", error=why)
@@ -146,45 +148,17 @@ class ChatSender:
             # Nobody would see it in the place of a message of the day before.
             draft = replace(draft, text=f"{note}\n\n{draft.text}", edits_message_id=None)
             self._told_late = item.id
-            await self._take_away(item)
+            await self._beside.take_away_preview(item)
         plan = await self._render(item, draft)
         return await self._stored(lambda: self.mailbox.plan_parts(item.id, plan))
 
     async def _say_late(self, item: OutboxItem) -> None:
-        """Ahead of a part that was planned while the answer was young: its text is fixed.
-
-        The note stands in no row: at worst it is said twice, never without its answer.
-        """
+        """The note stands in no row: at worst it is said twice, never without its answer."""
         note = late_note(item, self.clock.now(), self.settings.zone)
         if note is None or self._told_late == item.id:
             return
-        with contextlib.suppress(SendUnknown):  # once is enough
-            await self._say(item, note, -item.id)
+        await self._beside.late(item, note)
         self._told_late = item.id
-
-    async def _say_refused(self, item: OutboxItem) -> None:
-        """In the place of a part that the platform does not take; said now or never."""
-        try:
-            await self._say(item, texts.PART_REFUSED, -item.id - REFUSED_IDS)
-        except SendFlood as exc:
-            self.chats.budget(item.draft.address).silence(exc.retry_after_seconds)
-        except Exception:  # the supervised border of a platform: the other parts still go out
-            log.info("nobody was told", extra={"outbox_id": item.id}, exc_info=True)
-
-    async def _say(self, item: OutboxItem, text: str, part_id: int) -> None:
-        """Words without a row. No stored part has an id below zero."""
-        address = item.draft.address
-        for draft in self.platform.render(OutboxDraft(address, text, "notice")):
-            part = OutboxPart(part_id, item.id, 0, "sending", draft.payload)
-            self.chats.budget(address).called()
-            await self.platform.send(address, part)
-
-    async def _take_away(self, item: OutboxItem) -> None:
-        """The preview of an answer that goes out elsewhere; if it stays, that is no harm."""
-        shown = item.draft.edits_message_id
-        if shown is not None:
-            with contextlib.suppress(SendError):
-                await self.platform.preview(item.draft.address, "", shown, item.id)
 
     async def _render(self, item: OutboxItem, draft: OutboxDraft) -> list[PartDraft]:
         try:
@@ -205,6 +179,8 @@ class ChatSender:
                 await self._pause(wait, nudged=False)
             if self._halted:
                 raise _Leaving
+            if tries.repeat and not self._stays_one(part):
+                await self._wait_for_platform()
             self._still_awaited(item)
             await self._mark(part, "sending")
             tries.attempts += 1
@@ -239,6 +215,12 @@ class ChatSender:
                 await self._mark(part, "sent", platform_message_id=message_id)
                 return Fate.SENT, message_id
         return Fate.OPEN, ""
+
+    async def _wait_for_platform(self) -> None:
+        """There is one repeat: sent into the trouble that cost the first try, it would be lost."""
+        deadline = self.clock.monotonic() + self.settings.repeat_wait_seconds
+        while not self.works() and (left := deadline - self.clock.monotonic()) > 0:
+            await self._pause(min(left, self.settings.unknown_pause_seconds))
 
     async def _sent_anew(self, part: OutboxPart, tries: Tries) -> OutboxPart:
         """The message whose place it should take is gone: then it is one of its own."""

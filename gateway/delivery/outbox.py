@@ -43,11 +43,12 @@ class Delivery:
         jitter: Callable[[], float] = random.random,
         awaited: Callable[[int], bool] = lambda outbox_id: False,
         asks: Callable[[Address], bool] = lambda address: False,
+        works: Callable[[str], bool] = lambda platform: True,
     ) -> None:
-        """Take the parts.
+        """``awaited``: does anybody here wait for an answer to this question (by its id)?
 
-        ``awaited``: does anybody here wait for an answer to this question (by its id)?
         ``asks``: does a turn wait for an answer in this chat? Then nobody is shown as writing.
+        ``works``: is this platform in no trouble, as far as is known?
         """
         self._mailbox = mailbox
         self._platforms = platforms
@@ -56,6 +57,7 @@ class Delivery:
         self._jitter = jitter
         self._awaited = awaited
         self._asks = asks
+        self._works = works
         self._senders: dict[ChatKey, ChatSender] = {}
         self._chats = Chats(clock)
         self._tasks = TaskOwner(clock)
@@ -191,6 +193,7 @@ class Delivery:
             self._settings,
             self._jitter,
             self._awaited,
+            lambda: self._works(key[0]),
         )
         sender.items.append(item)
         # In a context of its own: the turn whose answer happens to be first is not the only one.

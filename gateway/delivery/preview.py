@@ -6,15 +6,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.errors import StaleTurn, StoreError
 from agent.mail import Address
 from agent.ports import Clock
 from agent.sessions import TurnTicket
-from gateway.delivery.chats import Chats, spare_calls
-from gateway.delivery.unfinished import finished, is_beyond, is_worth_showing, unfinished
+from gateway.delivery.chats import Chats
+from gateway.delivery.pace import PreviewSettings
+from gateway.delivery.unfinished import finished, is_beyond, unfinished
 from gateway.platforms.contract import (
     ChatGone,
     EditRefused,
@@ -29,28 +30,6 @@ from gateway.tasks import TaskOwner, wait_all
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewSettings:
-    """How previews are paced, beside what their chat takes."""
-
-    first_seconds: float = 0.3
-    """After the first text, if there is a sentence by then: a quick answer needs no preview."""
-    first_at_last_seconds: float = 1.0
-    enough_chars: int = 40
-    interval_seconds: float = 1.0
-    """Between the first two; from then on it grows up to what the chat takes for long."""
-    interval_growth: float = 1.2
-    least_sleep_seconds: float = 0.01
-    refresh_seconds: float = 20.0
-    """A draft goes by itself some seconds after this."""
-    strikes: int = 3
-    """Floods, or failures in a row, after which a turn shows no more."""
-    note_tries: int = 5
-    note_pause_seconds: float = 1.0
-    patience_seconds: float = 2.0
-    """What a call that is under way at the end may still take."""
-
-
 class PreviewNotes(Protocol):
     """Where it is kept which message shows a turn (`agent.store_ports.SessionStore`)."""
 
@@ -63,28 +42,18 @@ class PreviewNotes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Previews:
-    """Makes the previews of turns."""
+    """Makes the previews of turns, and is what they share."""
 
-    def __init__(
-        self,
-        *,
-        platforms: Mapping[str, Platform],
-        notes: PreviewNotes,
-        chats: Chats,
-        is_busy: Callable[[Address], bool],
-        tasks: TaskOwner,
-        clock: Clock,
-        settings: PreviewSettings | None = None,
-    ) -> None:
-        """``is_busy``: is something owed to this chat on its way? It comes first."""
-        self._platforms = platforms
-        self._notes = notes
-        self._chats = chats
-        self._is_busy = is_busy
-        self._tasks = tasks
-        self._clock = clock
-        self._settings = settings or PreviewSettings()
+    platforms: Mapping[str, Platform]
+    notes: PreviewNotes
+    chats: Chats
+    is_busy: Callable[[Address], bool]
+    """Is something owed to this chat on its way? It comes first."""
+    tasks: TaskOwner
+    clock: Clock
+    settings: PreviewSettings = field(default_factory=PreviewSettings)
 
     @asynccontextmanager
     async def of(
@@ -94,17 +63,14 @@ class Previews:
 
         None: this chat shows nothing. ``resumed``: go on in the message of before.
         """
-        platform = self._platforms.get(address.platform)
+        platform = self.platforms.get(address.platform)
         if platform is None or platform.preview_kind(address) == "none":
             yield None
             return
-        preview = Preview(
-            platform, self._notes, self._chats, self._is_busy, self._tasks, self._clock,
-            self._settings, ticket, address,
-        )  # fmt: skip
+        preview = Preview(self, platform, ticket, address)
         if resumed:
             await preview.take_up()
-        showing = self._tasks.spawn(preview.run(), name="preview")
+        showing = self.tasks.spawn(preview.run(), name="preview")
         try:
             yield preview
         finally:
@@ -116,24 +82,15 @@ class Preview:
     """What one running turn shows. The turn itself only ever calls `on_text`."""
 
     def __init__(
-        self,
-        platform: Platform,
-        notes: PreviewNotes,
-        chats: Chats,
-        is_busy: Callable[[Address], bool],
-        tasks: TaskOwner,
-        clock: Clock,
-        settings: PreviewSettings,
-        ticket: TurnTicket,
-        address: Address,
+        self, shared: Previews, platform: Platform, ticket: TurnTicket, address: Address
     ) -> None:
         self._platform = platform
-        self._notes = notes
-        self._chats = chats
-        self._is_busy = is_busy
-        self._tasks = tasks
-        self._clock = clock
-        self._settings = settings
+        self._notes = shared.notes
+        self._chats = shared.chats
+        self._is_busy = shared.is_busy
+        self._tasks = shared.tasks
+        self._clock = shared.clock
+        self._settings = shared.settings
         self._ticket = ticket
         self._address = address
         self._is_draft = platform.preview_kind(address) == "draft"
@@ -239,29 +196,15 @@ class Preview:
         now = self._clock.monotonic()
         wait = self._chats.budget(self._address).spare_seconds(self._bounds)
         if self._count:
-            return max(wait, self._last_at + self._interval_seconds() - now)
+            interval = self._settings.interval(self._count, self._failures, self._bounds)
+            return max(wait, self._last_at + interval - now)
         if self._message_id is None and self._is_busy(self._address):
             wait = max(wait, self._settings.first_at_last_seconds)
-        return max(wait, self._first_seconds(now))
-
-    def _first_seconds(self, now: float) -> float:
-        settings = self._settings
+        if self._failures:
+            wait = max(wait, self._last_at + 2.0**self._failures - now)
         if self._began is None:
             self._began = now
-        waited = now - self._began
-        if waited < settings.first_seconds:
-            return settings.first_seconds - waited
-        if is_worth_showing(self.text, settings.enough_chars):
-            return 0.0
-        return min(max(0.0, settings.first_at_last_seconds - waited), settings.first_seconds)
-
-    def _interval_seconds(self) -> float:
-        """Quick at first, and slower the longer it takes."""
-        settings = self._settings
-        longest = self._bounds.seconds / spare_calls(self._bounds)
-        grown = settings.interval_seconds * settings.interval_growth ** min(self._count - 1, 64)
-        backoff = 2.0**self._failures
-        return max(settings.interval_seconds, min(longest, grown)) * backoff
+        return max(wait, self._settings.wait_for_first(now - self._began, self.text))
 
     def _is_silent(self) -> bool:
         gone = self._chats.is_gone(self._address)

@@ -15,6 +15,8 @@ class DeliverySettings:
     longest_backoff_seconds: float = 60.0
     unknown_pause_seconds: float = 10.0
     """Before a part that may have arrived is sent again, marked, where sends are not deduped."""
+    repeat_wait_seconds: float = 3600.0
+    """The longest that it waits for a platform in trouble, and all behind it in its chat."""
     max_attempts: int = 5
     """At a part that crashes left in doubt, before its fate stays open (no deduped sends)."""
     typing_delay_seconds: float = 0.5

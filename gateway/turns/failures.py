@@ -1,4 +1,4 @@
-"""Owns which words a failed turn gets, in the chat and on the log (pure)."""
+"""Owns which words a failed turn gets, in the chat and on the log."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from agent.errors import (
     StoreError,
 )
 from gateway import texts
+from gateway.turns.settling import Ending
+
+log = logging.getLogger(__name__)
 
 MOST_REASON_CHARS = 500
 
@@ -52,6 +55,17 @@ def words_for(error: BaseException) -> str:
             return texts.STORE_TROUBLE_IN_TURN
         case _:
             return texts.TURN_FAILED
+
+
+def failed(error: Exception, session_id: str) -> Ending:
+    """How a turn ends that this error has ended; the log is told, if it is no bug of ours."""
+    name = type(error).__name__
+    if isinstance(error, ModelError):  # of the outside world: no place in the code tells anything
+        told = {"error": name, "reason": reason_of(error)}
+        log.log(level_of(error), "turn failed", extra=told)
+    elif isinstance(error, StoreError):
+        log.warning("turn failed", extra={"error": name}, exc_info=error)
+    return Ending("failed", session_id, words_for(error), error=name)
 
 
 def level_of(error: ModelError) -> int:

@@ -12,7 +12,7 @@ from agent.approvals import Approver
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
-from agent.mail import Address, InboxItem, InboxRecord, OutboxDraft
+from agent.mail import Address, InboxItem, InboxRecord
 from agent.messages import Draft
 from agent.ports import Clock, Steering
 from agent.sessions import (
@@ -33,7 +33,7 @@ from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppab
 from gateway.turns.beginning import Beginning
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.enclosures import Enclosures
-from gateway.turns.failures import level_of, reason_of, words_for
+from gateway.turns.failures import failed
 from gateway.turns.refreeze import Refreezer
 from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
 from gateway.turns.sheltering import ShelteredCompactor
@@ -165,21 +165,8 @@ class TurnRunner:
     async def abandon(
         self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
     ) -> None:
-        """End a turn that was cut off and is not resumed.
-
-        Without a text nothing is said, unless half an answer stands in the chat.
-        """
-        try:
-            if text is None and await self._sessions.preview_of(turn.ticket) is not None:
-                text = texts.STOPPED_HERE
-            outbox = [OutboxDraft(address, text, "notice")] if address and text else []
-            await self._sessions.resume_turn(turn.ticket)
-            items = await self._sessions.finish_turn(
-                turn.ticket, turn.ticket.session_id, outcome, outbox=outbox
-            )
-        except StaleTurn:
-            return
-        self._delivery.hand_over(items)
+        """End a turn that was cut off and is not resumed (see `Settling.abandon`)."""
+        await self._settling.abandon(turn.ticket, address, outcome, text)
 
     # one turn
 
@@ -261,16 +248,11 @@ class TurnRunner:
                 )
         except StaleTurn:
             raise
-        except ModelError as error:  # of the outside world: where in the code tells nobody anything
-            told = {"error": type(error).__name__, "reason": reason_of(error)}
-            log.log(level_of(error), "turn failed", extra=told)
-            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
-        except StoreError as error:
-            log.warning("turn failed", extra={"error": type(error).__name__}, exc_info=error)
-            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
+        except (ModelError, StoreError) as error:
+            return failed(error, ticket.session_id)
         except Exception as error:  # the supervised border: the lane goes on, the user is told
             log.exception("turn crashed")
-            return Ending("failed", ticket.session_id, words_for(error), error=type(error).__name__)
+            return failed(error, ticket.session_id)
         if isinstance(outcome, Completed):
             result = outcome.value
             text = result.text if result.text.strip() else texts.NOTHING_SAID

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agent.errors import SessionEnded, StoreError
+from agent.errors import SessionEnded, StaleTurn, StoreError
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.messages import without_thinking
 from agent.ports import Clock, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
 from agent.store_ports import Mailbox, SessionStore
+from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.tasks import StopSignal
 from gateway.turns.storing import GaveUp, until_stored
@@ -87,6 +88,25 @@ class Settling:
             draft = OutboxDraft(address, notice, "notice")
             self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
         log.info("turn interrupted")
+
+    async def abandon(
+        self, ticket: TurnTicket, address: Address | None, outcome: TurnOutcome, text: str | None
+    ) -> None:
+        """End a turn that was cut off and is not resumed.
+
+        Without a text nothing is said, unless half an answer stands in the chat.
+        """
+        try:
+            if text is None and await self._sessions.preview_of(ticket) is not None:
+                text = texts.STOPPED_HERE
+            outbox = [OutboxDraft(address, text, "notice")] if address and text else []
+            await self._sessions.resume_turn(ticket)
+            items = await self._sessions.finish_turn(
+                ticket, ticket.session_id, outcome, outbox=outbox
+            )
+        except StaleTurn:
+            return
+        self._delivery.hand_over(items)
 
     async def end(
         self,

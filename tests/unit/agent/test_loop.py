@@ -497,7 +497,24 @@ async def test_a_pause_is_sent_back_and_the_user_gets_both_parts(rig: Rig) -> No
     assert result.text == "First.\n\nSecond."
     assert [r.continues_pause for r in model.requests] == [False, True]
     assert model.requests[1].messages[-1]["role"] == "assistant"
+    assert rig.watcher.shown == "First. \n\nSecond. "
     model.verify()
+
+
+async def test_what_was_said_before_a_pause_stays_shown_when_the_rest_is_taken_back(
+    rig: Rig,
+) -> None:
+    cut = answer("Sec", stop="model_context_window_exceeded")
+    model = ScriptedModel(answer("First.", stop="pause_turn"), cut, "Second.")
+    result = await rig.run(model)
+    assert rig.watcher.voids == 1
+    assert rig.watcher.shown.split() == result.text.split() == ["First.", "Second."]
+
+
+async def test_what_was_said_before_a_pause_goes_when_tools_follow(rig: Rig) -> None:
+    model = ScriptedModel(answer("First.", stop="pause_turn"), answer("", call("echo")), "done")
+    result = await rig.run(model)
+    assert rig.watcher.shown.split() == result.text.split() == ["done"]
 
 
 async def test_pauses_are_bounded(rig: Rig) -> None:

@@ -1,0 +1,67 @@
+"""Owns what is said and done beside an owed answer, without a row: at worst twice, or never."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+from agent.mail import OutboxDraft, OutboxItem, OutboxPart
+from gateway import texts
+from gateway.delivery.chats import Chats
+from gateway.platforms.contract import EditRefused, Platform, SendFlood, SendUnknown
+
+log = logging.getLogger(__name__)
+
+REFUSED_IDS = 1 << 40
+"""Sets what is said about a refused part apart from what else is said beside an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """To one platform, within the budgets of its chats."""
+
+    platform: Platform
+    chats: Chats
+
+    async def late(self, item: OutboxItem, note: str) -> None:
+        """Ahead of a part that was planned while the answer was young: its text is fixed.
+
+        Raises:
+            SendError: not said; the answer does not go out without it.
+        """
+        with contextlib.suppress(SendUnknown):  # once is enough
+            await self._say(OutboxDraft(item.draft.address, note, "notice"), -item.id)
+
+    async def refused(self, item: OutboxItem, part: OutboxPart) -> None:
+        """In the place of a part that the platform does not take, or of its preview."""
+        address, shown = item.draft.address, part.payload.get("edits")
+        words = OutboxDraft(address, texts.PART_REFUSED, "notice", edits_message_id=shown)
+        part_id = -item.id - REFUSED_IDS
+        try:
+            try:
+                await self._say(words, part_id)
+            except EditRefused:
+                await self._say(OutboxDraft(address, words.text, "notice"), part_id)
+        except SendFlood as exc:
+            self.chats.budget(address).silence(exc.retry_after_seconds)
+        except Exception:  # the supervised border of a platform: the other parts still go out
+            log.info("nobody was told", extra={"outbox_id": item.id}, exc_info=True)
+
+    async def take_away_preview(self, item: OutboxItem) -> None:
+        """Of an answer that goes out elsewhere; if it stays, that is no harm."""
+        shown = item.draft.edits_message_id
+        if shown is None:
+            return
+        try:
+            self.chats.budget(item.draft.address).called()
+            await self.platform.preview(item.draft.address, "", shown, item.id)
+        except Exception:  # the supervised border of a platform: the answer itself still goes out
+            log.info("a preview stays", extra={"outbox_id": item.id}, exc_info=True)
+
+    async def _say(self, words: OutboxDraft, part_id: int) -> None:
+        """No stored part has an id below zero."""
+        for draft in self.platform.render(words):
+            part = OutboxPart(part_id, part_id, 0, "sending", draft.payload)
+            self.chats.budget(words.address).called()
+            await self.platform.send(words.address, part)
