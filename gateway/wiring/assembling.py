@@ -31,6 +31,7 @@ from gateway import texts
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
+from gateway.concealing import conceal_this_process
 from gateway.config.environment import Home, local_zone
 from gateway.config.models import Config
 from gateway.control import socket_path
@@ -135,6 +136,8 @@ async def build_daemon(
         StoreUnavailable: the store can not be opened.
     """
     clock, ids = SystemClock(), RandomIds()
+    if config.agent.tools.shell:
+        conceal_this_process()
     check_model(config, around.secrets)
     check_platforms(config, around)
     opened = await open_store(
