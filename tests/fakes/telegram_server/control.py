@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Helpers of the server that may be called by name.
 HELPERS = words(
     "private_text group_text command paste bot_text channel_post edit_message photo document "
-    "voice album media forwarded callback service reaction member_update block unblock kick "
+    "voice album media forwarded callback press service reaction member_update block unblock kick "
     "migrate garbage raw "
     "message add_user add_private add_group add_channel add_topic set_member redeliver "
     "release"

@@ -366,10 +366,23 @@ class Inbound:
 
     # --- what is not a message
 
+    def press(
+        self, message_id: int, label: str, *, chat_id: int = USER, user_id: int = USER
+    ) -> Json:
+        """The button of this label under a message is pressed; there has to be one."""
+        markup = self._chat(chat_id).messages[message_id].message["reply_markup"]
+        (data,) = [
+            button["callback_data"]
+            for row in markup["inline_keyboard"]
+            for button in row
+            if button["text"] == label
+        ]
+        return self.callback(data, message_id, chat_id=chat_id, user_id=user_id)
+
     def callback(
         self, data: str, message_id: int, *, chat_id: int = USER, user_id: int = USER
     ) -> Json:
-        """A button under a message is pressed."""
+        """A button under a message is pressed; of a message that is gone the app may send any."""
         chat = self._chat(chat_id)
         stored = chat.messages.get(message_id)
         message = (

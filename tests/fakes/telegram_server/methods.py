@@ -196,6 +196,8 @@ class Methods:
         scope = params.parsed("scope", "BotCommandScope") or {"type": "default"}
         if scope.get("type") not in _SCOPES:
             raise bad_request("can't parse BotCommandScope: Unsupported type specified")
+        if scope["type"].startswith("chat") and "chat_id" not in scope:
+            raise bad_request("can't parse BotCommandScope: Can't find field \"chat_id\"")
         if "chat_id" in scope:
             self.state.chat(str(scope["chat_id"]))
         return json.dumps(scope, sort_keys=True), params.text("language_code")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ MAX_TEXT = 4096
 MAX_CAPTION = 1024
 MAX_UPLOAD = 50 * 1024 * 1024
 MAX_PHOTO = 10 * 1024 * 1024
+MAX_BUTTONS = 100
+PHOTO_EDGES, PHOTO_RATIO = 10_000, 20
 TWO_DAYS = 48 * 3600
 ACTIONS = words(
     "typing upload_photo record_video upload_video record_voice upload_voice upload_document "
@@ -79,7 +82,10 @@ class Sending:
             return None
         if not isinstance(markup, dict):
             raise bad_request("object expected as reply markup")
-        for row in markup.get("inline_keyboard", []):
+        keyboard = markup.get("inline_keyboard", [])
+        if sum(len(row) for row in keyboard) > MAX_BUTTONS:
+            raise bad_request("REPLY_MARKUP_TOO_LONG")
+        for row in keyboard:
             for button in row:
                 self._check_button(button)
         return markup
@@ -87,6 +93,9 @@ class Sending:
     def _check_button(self, button: Json) -> None:
         if not button.get("text"):
             raise bad_request("can't parse inline keyboard button: Text buttons must be non-empty")
+        kinds = words("callback_data url login_url web_app switch_inline_query copy_text pay")
+        if len(kinds & set(button)) != 1:
+            raise bad_request("can't parse inline keyboard button: exactly one action is needed")
         data = button.get("callback_data")
         if data is not None and not 1 <= len(str(data).encode()) <= 64:
             raise bad_request("BUTTON_DATA_INVALID")
@@ -172,8 +181,8 @@ class Sending:
             raise bad_request("file must be non-empty")
         if len(upload.data) > (MAX_PHOTO if kind == "photo" else MAX_UPLOAD):
             raise bad_request("file is too big")
-        if kind == "photo" and not upload.data.startswith(_PICTURES):
-            raise bad_request("IMAGE_PROCESS_FAILED")
+        if kind == "photo":
+            _check_picture(upload.data)
 
     def _accept(
         self,
@@ -371,6 +380,16 @@ class Sending:
         self.state.drafts[chat.id] = draft
         self.state.draft_history.append(draft)
         return True
+
+
+def _check_picture(data: bytes) -> None:
+    if not data.startswith(_PICTURES):
+        raise bad_request("IMAGE_PROCESS_FAILED")
+    if data.startswith(b"\x89PNG") and len(data) >= 24:  # the one kind whose size is easy to see
+        width, height = struct.unpack(">II", data[16:24])
+        short, long = sorted((width, height))
+        if short + long > PHOTO_EDGES or long > PHOTO_RATIO * max(short, 1):
+            raise bad_request("PHOTO_INVALID_DIMENSIONS")
 
 
 def media_fields(kind: str, stored: Any) -> Json:

@@ -79,6 +79,11 @@ async def say(rig: Rig, text: str, **changes: Any) -> str:
     return rig.platform.texts()[count]
 
 
+def below(rig: Rig) -> list[tuple[str, str]]:
+    """The buttons of the newest answer."""
+    return [(button.label, button.command) for button in rig.platform.rendered[-1].buttons]
+
+
 async def tip(rig: Rig, key: str = KEY) -> Session:
     conversation = await rig.store.conversation_for_key(key)
     return await rig.store.session(conversation.tip_session_id)  # type: ignore[no-any-return]
@@ -564,6 +569,31 @@ async def test_resume_by_number_means_the_list_that_was_shown(rig: Rig) -> None:
     assert await words(rig) == ["two", "re: two", "more", "re: more"]
     assert "no conversation" in await say(rig, "/resume 7")
     await one_tip_each(rig)
+
+
+async def test_a_long_list_comes_page_by_page_and_its_numbers_stay(rig: Rig) -> None:
+    for n in range(1, 13):
+        await say(rig, "/new")
+        await say(rig, f"talk {n}")
+    first = await say(rig, "/sessions")
+    assert "10. talk 3:" in first
+    assert "… and 2 more; /sessions 2 shows the next." in first
+    buttons = below(rig)
+    assert [label for label, _ in buttons] == [*map(str, range(2, 11)), lineage_text.OLDER]
+    assert buttons[-1] == (lineage_text.OLDER, "/sessions 2")
+    await say(rig, buttons[8][1])  # the tenth is the newest now, and still the tenth
+    await say(rig, "more")
+    second = await say(rig, "/sessions 2")
+    assert [line.partition(":")[0] for line in second.split("\n")] == [
+        "11. talk 2", "12. talk 1", lineage_text.RESUME_HINT,
+    ]  # fmt: skip
+    pressed = dict(below(rig))
+    assert list(pressed) == ["11", "12", lineage_text.NEWER]
+    assert "Back in “talk 1”" in await say(rig, pressed["12"])
+    assert "Back in “talk 2”" in await say(rig, "/resume 11")
+    assert "no conversation" in await say(rig, "/sessions 77")  # then it is a word
+    assert "Several" in await say(rig, "/resume talk")
+    assert [label for label, _ in below(rig)][-1] == "10"
 
 
 def test_listings_forget_the_place_that_was_shown_longest_ago() -> None:
