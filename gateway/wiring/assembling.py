@@ -54,7 +54,7 @@ from gateway.monitoring.self_report import SelfReport
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
-from gateway.platforms.contract import Platform
+from gateway.platforms.contract import Platform, PlatformState
 from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
@@ -240,6 +240,7 @@ def assemble(
         settings=DeliverySettings(zone=zone),
         awaited=lambda outbox_id: approvals.is_awaited(outbox_id),
         asks=lambda address: approvals.is_asking_in(address),
+        works=lambda name: _works(supervisor, name),
     )
     approvals = ApprovalDesk(store, delivery.hand_over, clock)
     lanes = Lanes(clock)
@@ -411,3 +412,9 @@ async def _warm_up(
 async def _console_idle(dispatch: Dispatch, delivery: Delivery, clock: Clock) -> None:
     while dispatch.at_work(CONSOLE_KEY) or delivery.pending(CONSOLE_ADDRESS):
         await clock.sleep(IDLE_CHECK_SECONDS)
+
+
+def _works(supervisor: Supervisor, platform: str) -> bool:
+    """Of one that nobody supervises no trouble is known."""
+    status = supervisor.status.get(platform)
+    return status is None or status.state is PlatformState.RUNNING

@@ -32,6 +32,7 @@ class Post:
         self.clock = clock
         self.store = store or MemoryStore(clock, SequentialIds())
         self.platform = FakePlatform(now=clock.monotonic)
+        self.works = True
         self.boot()
 
     def boot(self) -> None:
@@ -41,6 +42,7 @@ class Post:
             clock=self.clock,
             settings=DeliverySettings(),
             jitter=lambda: 0.5,
+            works=lambda name: name == "fake" and self.works,
         )
 
     async def owe(self, text: str, address: Address = CHAT) -> OutboxItem:
@@ -297,6 +299,46 @@ async def test_unknown_is_repeated_once_and_marked(post: Post) -> None:
     assert post.platform.texts() == ["one", REPEAT_MARK + "one"]
     assert await post.store.owed() == []
     assert item.id == 1
+
+
+async def test_the_one_repeat_is_not_wasted_on_a_platform_in_trouble(post: Post) -> None:
+    """An outage answers with pages of a front server, and whoever asks twice in it loses both."""
+    post.works = False
+    post.platform.fail(SendUnknown("502, but no JSON"))
+    await post.owe("one")
+    await post.owe("elsewhere", OTHER)
+    await post.pass_time(600)
+    assert post.platform.texts() == ["elsewhere"]
+    assert [item.parts[0].state for item in await post.store.owed()] == ["unknown"]
+    post.works = True
+    post.delivery.nudge("fake")
+    await post.settle()
+    assert post.platform.texts() == ["elsewhere", REPEAT_MARK + "one"]
+    assert await post.store.owed() == []
+
+
+async def test_what_is_in_doubt_does_not_wait_for_ever(post: Post) -> None:
+    """Trouble may be of another kind, in which sends arrive (a second program that polls)."""
+    post.works = False
+    post.platform.fail(SendUnknown("timeout"))
+    await post.owe("one")
+    await post.owe("behind it")
+    await post.pass_time(2 * 3600)
+    assert post.platform.texts() == [REPEAT_MARK + "one", "behind it"]
+
+
+async def test_a_doubtful_part_at_a_start_waits_for_the_platform(post: Post) -> None:
+    post.platform.fail(SendUnknown("timeout"))
+    await post.owe("one")
+    await post.settle()
+    await post.kill()
+    post.works = False
+    post.boot()
+    await post.delivery.start()
+    await post.pass_time(60)
+    assert len(post.platform.calls) == 1
+    await post.delivery.stop(1.0)
+    assert [item.parts[0].state for item in await post.store.owed()] == ["unknown"]
 
 
 async def test_unknown_twice_is_left_open_and_the_rest_goes_out(post: Post) -> None:
