@@ -18,6 +18,9 @@ Who = Literal["anyone", "admins if shared", "admins if shared, to set it", "admi
 WHO: dict[str, Who] = {
     "stop": "anyone",
     "retry": "admins if shared",
+    # Of a question: whom it is for decides that, at the question itself.
+    "approve": "anyone",
+    "deny": "anyone",
     "new": "admins if shared",
     "status": "anyone",
     "context": "anyone",
