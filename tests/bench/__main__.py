@@ -19,6 +19,7 @@ BENCHES = (
     "crowd",
     "inbound",
     "render",
+    "streaming",
     "pause",
     "recall",
     "simulation",
