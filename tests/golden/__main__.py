@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 from agent.exchange.jsonl import write_lines
+from agent.mail import Button, OutboxDraft
 from agent.messages import Draft, Keep
 from storage.sqlite import open_store
 from tests.contract.store_suite import (
+    CHAT,
     KEY,
     OWNER,
     begin,
@@ -51,7 +53,11 @@ async def _lived(path: Path) -> str:
         await store.undo(loaded.session.conversation_id, 1)
         fork = await store.branch(split.tip.id, KEY, OWNER)
         await store.accept(inbound(1))
-        await begin(store, "cut off by a crash")
+        await store.move_chat(CHAT.platform, CHAT.bot_id, "-7", "-1007")
+        await store.owe(OutboxDraft(CHAT, "May I?", buttons=(Button("Yes", "/approve 1"),)))
+        await store.quarantine(CHAT.platform, CHAT.bot_id, "77", "{}", "unreadable")
+        cut_off = await begin(store, "cut off by a crash")
+        await store.note_preview(cut_off, CHAT, "55")
         portables = [await store.portable(split.tip.id), await store.portable(fork.id)]
         return "".join(write_lines(portables))
     finally:

@@ -372,7 +372,8 @@ async def test_a_cancellation_that_the_sdk_swallows_ends_it_all_the_same(
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=5)
     assert swallowed
-    assert done and task.cancelled()
+    assert done
+    assert task.cancelled()
 
 
 async def test_failed_connections_leak_nothing(server: DiscordServer) -> None:
