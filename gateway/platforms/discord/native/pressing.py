@@ -80,6 +80,8 @@ class Presses:
             log.warning("interaction could not be read", extra={"reason": str(exc)})
             return
         message = self._convert(pressed.facts)
+        if message is not None:  # the bot's own menu and its own buttons: nobody else is meant
+            message = replace(message, addressed=True)
         if not pressed.facts.is_person or (message is None and pressed.name):
             return
         # Also what is no command is judged: strangers are told nothing but that.
