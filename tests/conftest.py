@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +39,20 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return
+
+
+@pytest.fixture(autouse=True)
+def no_heartbeat_left() -> Iterator[None]:
+    """End the heartbeats of Discord connections that a test left in the middle of their greeting.
+
+    The SDK ends them itself at the next beat: 41 s later, in a test that has another loop.
+    """
+    yield
+    gateway = sys.modules.get("discord.gateway")
+    if gateway is not None:
+        for thread in threading.enumerate():
+            if isinstance(thread, gateway.KeepAliveHandler):
+                thread.stop()
 
 
 @pytest.fixture

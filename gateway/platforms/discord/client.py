@@ -244,7 +244,7 @@ class DiscordClient:
                 if isinstance(self._bot, self._sdk.AutoShardedClient):
                     for shard in self._bot.shards.values():
                         await shard.disconnect()
-                elif self._bot.ws is not None and self._bot.ws.open:
+                elif self._bot.ws is not None:  # also one that is closed: its heartbeat ends here
                     await self._bot.ws.close(code=1000)
         except (TimeoutError, OSError, RuntimeError):
             log.debug("the gateway did not close in time")
