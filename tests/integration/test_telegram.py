@@ -621,9 +621,9 @@ async def test_a_repeat_without_room_for_the_mark_is_announced(
     assert server.visible_texts(USER) == [REPEAT_MARK.strip(), "a" * 4096]
 
 
-async def test_everything_that_render_plans_is_accepted(
-    server: TelegramServer, telegram: TelegramPlatform
-) -> None:
+async def test_everything_that_render_plans_is_accepted(server: TelegramServer) -> None:
+    patient = settings(server, send_timeout_seconds=20.0)
+    telegram = TelegramPlatform(patient, HurriedClock())
     server.private_text("x")
     text = "# Title\n\n<b>raw</b> **bold 😀** [x](https://e.org/a_b) [y](javascript:1)\n" * 200
     plan = telegram.render(OutboxDraft(Address("telegram", "1", "1"), text))
@@ -631,6 +631,7 @@ async def test_everything_that_render_plans_is_accepted(
         await telegram.send(address(), OutboxPart(n, 1, n, "planned", draft.payload))
     assert len(server.sent) == len(plan)
     assert len(server.calls_of("sendMessage")) == len(plan), "no part was refused and sent again"
+    await telegram.close()
 
 
 async def test_sends_still_go_out_after_receiving_has_stopped(
