@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import pathlib
 import sys
@@ -39,8 +40,11 @@ class Rest:
         self.session = session
 
     async def __call__(
-        self, method: str, path: str, body: Any = None, *, token: str | None = TOKEN, **query: Any
+        self, method: str, path: str, body: Any = None, *, token: str | None = "", **query: Any
     ) -> tuple[int, Any]:
+        """``token``: "": the right one, where one belongs; None: none."""
+        if token == "":
+            token = None if path.startswith(("/interactions/", "/webhooks/")) else TOKEN
         headers = {} if token is None else {"Authorization": f"Bot {token}"}
         url = self.server.api_base + path
         async with self.session.request(
@@ -426,6 +430,69 @@ async def test_reactions(rest: Rest, channel: Channel, alice: User) -> None:
     assert await rest.error("PUT", f"{path}/👀/@me") == (403, 50013)
 
 
+def wrong_options() -> list[list[dict[str, Any]]]:
+    good = {"name": "text", "description": "what", "type": 3}
+    choice = {"name": "on", "value": "on"}
+    return [
+        [good | {"name": "Text"}],
+        [good | {"description": ""}],
+        [good | {"type": 12}],
+        [good, good],
+        [good, good | {"name": "more", "required": True}],
+        [good | {"choices": [choice] * 26}],
+        [good | {"choices": [choice | {"value": "x" * 101}]}],
+        [good | {"max_length": 6001}],
+        [good | {"name": f"o{n}"} for n in range(26)],
+    ]
+
+
+BUTTON = {"type": 2, "style": 2, "label": "Yes", "custom_id": "/yes"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"type": 1, "components": []}],
+        [{"type": 2, "components": [BUTTON]}],
+        [{"type": 1, "components": [BUTTON | {"custom_id": f"{n}"} for n in range(6)]}],
+        [{"type": 1, "components": [BUTTON]}] * 6,
+        [{"type": 1, "components": [BUTTON, BUTTON]}],
+        [{"type": 1, "components": [BUTTON | {"style": 7}]}],
+        [{"type": 1, "components": [BUTTON | {"label": ""}]}],
+        [{"type": 1, "components": [BUTTON | {"label": "x" * 81}]}],
+        [{"type": 1, "components": [BUTTON | {"custom_id": ""}]}],
+        [{"type": 1, "components": [BUTTON | {"custom_id": "x" * 101}]}],
+    ],
+)
+async def test_buttons_that_can_not_be(rest: Rest, channel: Channel, rows: Any) -> None:
+    path = f"/channels/{channel.id}/messages"
+    body = {"content": "sure?", "components": rows}
+    assert await rest.error("POST", path, body) == (400, 50035)
+    good = {"content": "sure?", "components": [{"type": 1, "components": [BUTTON]}]}
+    _, message = await rest("POST", path, good)
+    assert await rest.error("PATCH", f"{path}/{message['id']}", body) == (400, 50035)
+
+
+async def test_files_that_can_not_be(rest: Rest, channel: Channel) -> None:
+    url = f"{rest.server.api_base}/channels/{channel.id}/messages"
+
+    async def post(body: dict[str, Any], *files: bytes) -> tuple[int, int]:
+        form = aiohttp.FormData(quote_fields=False)
+        form.add_field("payload_json", json.dumps(body))
+        for n, data in enumerate(files):
+            form.add_field(f"files[{n}]", io.BytesIO(data), filename="b.bin")
+        headers = {"Authorization": f"Bot {TOKEN}"}
+        async with rest.session.post(url, data=form, headers=headers) as answer:
+            return answer.status, (await answer.json()).get("code", 0)
+
+    assert await post({}, b"x" * (10 << 20)) == (200, 0)
+    assert await post({}, b"x" * ((10 << 20) + 1)) == (413, 40005)
+    assert await post({}, *[b"x"] * 11) == (400, 50035)
+    assert await post({"attachments": [{"id": 0, "filename": "b"}]}, b"x") == (200, 0)
+    assert await post({"attachments": [{"id": 1, "filename": "b"}]}, b"x") == (400, 50035)
+    assert await post({"attachments": [{"id": "x"}]}, b"x") == (400, 50035)
+
+
 async def test_commands(rest: Rest, channel: Channel, alice: User) -> None:
     server, path = rest.server, f"/applications/{rest.server.bot.id}/commands"
     good = {"name": "status", "description": "How it goes", "type": 1}
@@ -440,6 +507,7 @@ async def test_commands(rest: Rest, channel: Channel, alice: User) -> None:
         [good | {"name": "x" * 33}],
         [good | {"description": ""}],
         [good | {"description": "x" * 101}],
+        *([good | {"options": options}] for options in wrong_options()),
         [good, good],
         {"name": "status"},
     ):
@@ -467,6 +535,9 @@ async def test_interactions_by_hand(rest: Rest, now: Now, channel: Channel, alic
     assert await rest("POST", callback(one), answer, token=None) == (204, None)
     assert await rest.error("POST", callback(one), answer) == (400, 40060)
     assert server.texts(channel) == ["hi"]
+    signed = {"token": TOKEN}  # the right to answer stands in the path, and nothing else belongs
+    assert await rest.error("POST", f"{hook}/{one.token}", {"content": "x"}, **signed) == (400, 0)
+    assert await rest.error("POST", callback(one), answer, **signed) == (400, 0)
     late = server.slash(channel, alice, "x", force=True)
     now.at += 3.1
     assert await rest.error("POST", callback(late), answer) == (404, 10062)
@@ -493,8 +564,12 @@ async def test_deferred_answers(rest: Rest, channel: Channel, alice: User) -> No
     hook = f"/webhooks/{server.bot.id}/{one.token}"
     _, first = await rest("POST", hook, {"content": "fills it in"})
     assert first["id"] == str(one.response_id)
-    _, second = await rest("POST", hook, {"content": "secret", "flags": 64})
+    _, second = await rest("POST", hook, {"content": "secret", "flags": 64, "nonce": "n"})
     assert second["id"] != first["id"]
+    assert second["message_reference"]["message_id"] == first["id"]
+    told = second["interaction_metadata"]
+    assert (told["id"], told["original_response_message_id"]) == (str(one.id), first["id"])
+    assert "nonce" not in second
     assert server.texts(channel) == ["fills it in"]  # what is ephemeral is nobody else's
     assert [one.text for one in server.sent] == ["fills it in", "secret"]
     _, history = await rest("GET", f"/channels/{channel.id}/messages")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.discord_server import errors, payloads, state
+from tests.fakes.discord_server.forms import command_problem
 from tests.fakes.discord_server.state import Channel, Message, User, World
 
 COMMAND, COMPONENT = 2, 3
 PONG, ANSWER, DEFER_ANSWER, DEFER_UPDATE, UPDATE, CHOICES, MODAL = 1, 4, 5, 6, 7, 8, 9
 TOKEN_LIFE = 15 * 60
 
-_COMMAND_NAME = re.compile(r"[-_'\w]{1,32}")
 _OPTION_TYPES = {bool: 5, int: 4, float: 10, str: 3}
 
 
@@ -38,30 +37,6 @@ class Interaction:
     @property
     def acked(self) -> bool:
         return self.acked_at is not None
-
-
-def command_problem(commands: Any) -> errors.ApiError | None:
-    """What Discord has against a set of commands, as far as it is modelled."""
-    if not isinstance(commands, list):
-        return errors.invalid_form("_errors", "LIST_TYPE_CONVERT", "Only iterables may be used.")
-    if len(commands) > 100:
-        return errors.ApiError(400, 30032, "Maximum number of application commands reached (100).")
-    seen = set()
-    for index, command in enumerate(commands):
-        name, kind = str(command.get("name", "")), int(command.get("type", 1))
-        lower = name == name.lower()
-        if kind == 1 and not (_COMMAND_NAME.fullmatch(name) and lower):
-            text = "Command name is invalid"
-            return errors.invalid_form(f"{index}.name", "APPLICATION_COMMAND_INVALID_NAME", text)
-        if kind == 1 and not 1 <= len(str(command.get("description", ""))) <= 100:
-            text = "Must be between 1 and 100 in length."
-            return errors.invalid_form(f"{index}.description", "BASE_TYPE_BAD_LENGTH", text)
-        if (kind, name) in seen:
-            text = "Application command names must be unique"
-            code = "APPLICATION_COMMANDS_DUPLICATE_NAME"
-            return errors.invalid_form(str(index), code, text)
-        seen.add((kind, name))
-    return None
 
 
 class Interactions:
@@ -233,14 +208,17 @@ class Interactions:
             raise errors.unknown_message()
         return found
 
-    def metadata(self, interaction: Interaction) -> dict[str, Any]:
-        return {
+    def metadata(self, interaction: Interaction, *, is_follow_up: bool = False) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
             "id": str(interaction.id),
             "type": interaction.kind,
             "name": interaction.name,
             "user": payloads.user_payload(self.world.users[interaction.user_id]),
             "authorizing_integration_owners": {},
         }
+        if is_follow_up and interaction.response_id is not None:
+            metadata["original_response_message_id"] = str(interaction.response_id)
+        return metadata
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,7 @@ from aiohttp import web
 from tests.fakes.discord_server import errors, payloads, state
 from tests.fakes.discord_server.errors import ApiError
 from tests.fakes.discord_server.faults import Fault, FaultBook
+from tests.fakes.discord_server.forms import check_components, check_files
 from tests.fakes.discord_server.interactions import (
     ANSWER,
     CHOICES,
@@ -252,6 +253,9 @@ class Rest:
     def _check_token(self, request: web.Request) -> None:
         path = request.path.removeprefix(API)
         if path.startswith(_NO_TOKEN) and path != "/gateway/bot":
+            if "Authorization" in request.headers and not path.startswith("/gateway"):
+                # Discord would not mind; but it is nobody's business there.
+                raise ApiError(400, 0, "the right to this stands in its path")
             return
         if request.headers.get("Authorization") != f"Bot {self._token()}":
             raise errors.unauthorized()
@@ -518,6 +522,8 @@ class Rest:
         content = _content(body) or ""
         if interaction is None:
             self._check_attach(channel, request[FILES])
+        check_files(body, request[FILES])
+        check_components(body.get("components") or [])
         _check_filled(content, body, request[FILES])
         reference = self._reference(channel, body)
         mentions = body.get("allowed_mentions")
@@ -529,9 +535,14 @@ class Rest:
             "nonce": body.get("nonce"),
         }
         if interaction is not None:
-            fields["interaction"] = self.interactions.metadata(interaction)
+            is_more = kind == "followup"
+            fields["interaction"] = self.interactions.metadata(interaction, is_follow_up=is_more)
             fields["webhook_id"] = self.world.bot.id
-            fields["type"] = state.COMMAND_RESPONSE
+            fields["nonce"] = None  # webhooks know none
+            fields["type"] = state.REPLY if is_more else state.COMMAND_RESPONSE
+            if is_more and interaction.response_id is not None:
+                answered = {"message_id": str(interaction.response_id)}
+                reference = {"type": 0, "channel_id": str(channel.id), **answered}
         message = self.world.new_message(
             channel,
             self.world.bot.id,
@@ -616,6 +627,8 @@ class Rest:
     def _edited(self, request: web.Request, message: Message) -> None:
         body = _object(request)
         content = _content(body)
+        check_files(body, request[FILES])
+        check_components(body.get("components") or [])
         new: dict[str, Any] = {
             name: body[name] or [] for name in ("embeds", "components") if name in body
         }
