@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agent.attachments import Attachments, StoredFile, picture_part
 from agent.errors import StoreUnavailable
@@ -39,6 +40,8 @@ from gateway.turns.enclosed import (
 )
 
 log = logging.getLogger(__name__)
+
+Got = TypeVar("Got")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,19 +176,12 @@ class Enclosures:
         platform = self._platforms.get(item.record.address.platform)
         if platform is None:
             raise FetchUnavailable(texts.FILE_NOT_NOW)
-        pauses = iter(self._limits.pauses_seconds)
-        while True:
-            try:
-                data = await platform.fetch(attachment, limit)
-            except FetchUnavailable:
-                pause = next(pauses, None)
-                if pause is None or self._clock.monotonic() + pause >= deadline:
-                    raise
-                await self._clock.sleep(pause)
-                continue
-            if len(data) > limit:
-                raise FetchRefused(texts.file_too_large(limit))
-            return data
+        data = await self._patiently(
+            lambda: platform.fetch(attachment, limit), FetchUnavailable, deadline
+        )
+        if len(data) > limit:
+            raise FetchRefused(texts.file_too_large(limit))
+        return data
 
     async def _kept(
         self, item: InboxItem, attachment: Attachment, data: bytes, deadline: float
@@ -215,17 +211,26 @@ class Enclosures:
         deadline: float,
     ) -> StoredFile:
         name = safe_file_name(attachment.file_name)
-        pauses = iter(self._limits.pauses_seconds)
-        while True:
+        return await self._patiently(
+            lambda: self._attachments.keep(
+                data, owner=item.record.owner, file_name=name, media_type=media_type
+            ),
+            StoreUnavailable,
+            deadline,
+        )
+
+    async def _patiently(
+        self, attempt: Callable[[], Awaitable[Got]], passing: type[Exception], deadline: float
+    ) -> Got:
+        """Try again, after a pause, what failed by a trouble that may pass before the deadline."""
+        for pause_seconds in self._limits.pauses_seconds:
             try:
-                return await self._attachments.keep(
-                    data, owner=item.record.owner, file_name=name, media_type=media_type
-                )
-            except StoreUnavailable:
-                pause = next(pauses, None)
-                if pause is None or self._clock.monotonic() + pause >= deadline:
+                return await attempt()
+            except passing:
+                if self._clock.monotonic() + pause_seconds >= deadline:
                     raise
-                await self._clock.sleep(pause)
+                await self._clock.sleep(pause_seconds)
+        return await attempt()
 
 
 @dataclass(slots=True)
