@@ -180,10 +180,10 @@ _LISTED_FILES = 5
 
 
 def queue_full(limit: int) -> str:
-    """The conversation's queue is at its cap; said once until it moves."""
+    """The conversation's queue is at its cap; said once until half of it is answered."""
     return (
         f"{limit} messages are waiting here already, so I have not taken this one, and will not "
-        "take others until some are answered. /stop ends the one that is running."
+        "take others until half of them are answered. /stop ends the one that is running."
     )
 
 

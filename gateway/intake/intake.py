@@ -232,13 +232,18 @@ class GatewayIntake:
     def _is_full(self, record: InboxRecord) -> bool:
         if not self._dispatcher.queues(record):
             return False  # /stop is the way out of a full queue
-        return self._dispatcher.waiting(record.session_key) >= self._limits.queue_limit
+        limit, key = self._limits.queue_limit, record.session_key
+        # Told once, then nothing until half of it is answered. Taking the next one for each that is
+        # answered would be a refusal beside each answer, and a talk with every second message.
+        return self._dispatcher.waiting(key) >= (limit if key not in self._told_full else limit / 2)
 
     async def _refuse_full(self, item: InboxItem) -> None:
         key = item.record.session_key
-        log.warning("queue is full", extra={"inbox_id": item.id})
+        told = key in self._told_full
+        level = logging.DEBUG if told else logging.WARNING
+        log.log(level, "queue is full", extra={"inbox_id": item.id})
         # What came by an interaction waits for an answer of its own.
-        if key in self._told_full and not item.record.payload.get("interaction"):
+        if told and not item.record.payload.get("interaction"):
             await self._mailbox.answer_inbox([item.id])
             return
         await self._answer(item, texts.queue_full(self._limits.queue_limit))

@@ -240,6 +240,29 @@ async def test_a_full_queue_is_told_once_and_moves_on(clock: FakeClock) -> None:
     assert await rig.store.open_inbox() == []
 
 
+async def test_a_flood_is_refused_once_for_every_half_of_a_queue(clock: FakeClock) -> None:
+    """Ten thousand messages after a downtime: not a refusal for each that is answered."""
+    limit, said = 10, 200
+    rig = Rig(clock, limits=IntakeLimits(queue_limit=limit))
+    gates = {n: asyncio.Event() for n in range(said)}
+    for n, gate in gates.items():
+        rig.hold(f"m{n}", gate)
+    for n in range(said):  # two come for each that is answered
+        await rig.intake.receive(inbound(f"m{n}", message_id=str(n)))
+        if n % 2:
+            gates[len(rig.loop.seen) - 1].set()
+            await rig.settle()
+    for gate in gates.values():
+        gate.set()
+    await rig.settle()
+    shown = rig.platform.texts()
+    answers = [text for text in shown if text.startswith("re: ")]
+    refusals = [text for text in shown if "waiting here already" in text]
+    assert len(refusals) + len(answers) == len(shown)
+    assert 1 < len(refusals) <= len(answers) // (limit // 2)
+    assert await rig.store.open_inbox() == []
+
+
 async def test_members_of_a_shared_group_are_told_apart(clock: FakeClock) -> None:
     rig = Rig(clock, policy=SHARED)
     for sender, name, text in (
