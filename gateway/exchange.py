@@ -62,7 +62,8 @@ class ImportDesk:
 async def _receive(reader: asyncio.StreamReader, file: BinaryIO) -> None:
     while True:
         try:
-            message = await asyncio.wait_for(read_line(reader), SILENCE_SECONDS)
+            async with asyncio.timeout(SILENCE_SECONDS):
+                message = await read_line(reader)
             if message is None:
                 raise ImportRefused("the file did not arrive whole")
             if message.get("end"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import logging
 import re
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.llm.background import in_daemon_thread
+from gateway.loopback import LOCAL_NAMES, address_of, is_loopback
 from gateway.monitoring.exposition import CONTENT_TYPE
 
 if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is switched on
@@ -31,7 +31,6 @@ who hold a connection and say or read nothing must not keep the others out."""
 KEEP_ALIVE_SECONDS = 20.0
 CLOSE_SECONDS = 0.3
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::[0-9]*)?")
-LOCAL_NAMES = frozenset({"localhost", "localhost."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,9 @@ class HttpFace:
             await asyncio.Event().wait()
         finally:
             listening.close()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(server.shutdown(CLOSE_SECONDS), 2 * CLOSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2 * CLOSE_SECONDS):
+                    await server.shutdown(CLOSE_SECONDS)
             self._where = "closed"
 
     async def _listen(self, port: int, server: web.Server) -> asyncio.Server | None:
@@ -198,27 +198,14 @@ def is_allowed_host(hosts: Sequence[str], settings: HttpSettings) -> bool:
     ours = {settings.host.lower(), *(host.lower() for host in settings.allowed_hosts)}
     if name in LOCAL_NAMES or name in ours:
         return True
-    address = _address(name)
+    address = address_of(name)
     return address is not None and (address.is_loopback or not is_loopback(settings.host))
-
-
-def is_loopback(host: str) -> bool:
-    """Does this host reach this machine only?"""
-    address = _address(host)
-    return host.lower() in LOCAL_NAMES or (address is not None and address.is_loopback)
 
 
 def _name_of(host: str) -> str:
     """A Host header without its port, in lower case; "": it is no host."""
     match = _HOST.fullmatch(host.strip().lower())
     return "" if match is None else match["address"] or match["name"]
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
 
 
 def _bracketed(host: str) -> str:

@@ -143,26 +143,26 @@ async def build_daemon(
     opened = await open_store(
         around.home.database, clock=clock, ids=ids, set_aside_notice=texts.SET_ASIDE
     )
-    store: Store = decorate_store(opened) if decorate_store else opened
-    files = kept_files(around.home, opened)
     try:
+        store: Store = decorate_store(opened) if decorate_store else opened
+        files = kept_files(around.home, opened)
         platforms = await build_platforms(config, around, clock, store, files)
+        model = build_model(config, around.secrets, clock, PictureLoader(files))
+        return assemble(
+            config,
+            around,
+            clock,
+            ids,
+            model,
+            store,
+            platforms,
+            attachments=files,
+            tidy_files=files.sweep,
+            take_in=partial(take_in, opened, files),
+        )
     except BaseException:
-        await store.close()
+        await opened.close()
         raise
-    model = build_model(config, around.secrets, clock, PictureLoader(files))
-    return assemble(
-        config,
-        around,
-        clock,
-        ids,
-        model,
-        store,
-        platforms,
-        attachments=files,
-        tidy_files=files.sweep,
-        take_in=partial(take_in, opened, files),
-    )
 
 
 def assemble(

@@ -26,6 +26,9 @@ from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel, W
 log = logging.getLogger(__name__)
 
 STORE_DOWN = "the store is not available"
+AGAIN_SECONDS = 5.0
+"""Until Telegram is asked again after a question without an answer: that it can be reached is what
+owed answers wait for."""
 _LONGEST_DIGITS = 100
 
 
@@ -155,10 +158,12 @@ class Webhook:
         self._url = f"{settings.url.rstrip('/')}/{name}"
         self._queues = Queues()
         self._store_down = False
+        self._trouble = ""
+        """What the last check found wrong at Telegram; "" : nothing."""
         self._before: WebhookInfo | None = None
         self._set_at = 0.0
         self._seen_delivered = self._seen_refused = 0
-        self.door = WebhookDoor(settings.door, Key(name, self._secret), self._take, clock)
+        self.door = WebhookDoor(settings.door, Key(name, self._secret), self.take, clock)
 
     async def run(self) -> None:
         """Listen, have Telegram post here, and look after it.
@@ -170,21 +175,23 @@ class Webhook:
         async with self.door.open():
             await self._set()
             while True:
-                await self._check()
-                await self._clock.sleep(self._settings.check_seconds)
+                heard = await self._check()
+                seconds = self._settings.check_seconds
+                await self._clock.sleep(seconds if heard else min(seconds, AGAIN_SECONDS))
 
     # --- what is posted
 
-    async def _take(self, parcel: Parcel) -> None:
+    async def take(self, parcel: Parcel) -> None:
+        """As `webhook_door.Take`."""
         try:
             await self._store(parcel)
         except StoreUnavailable:
             self._store_down = True
-            self._report(PlatformState.DEGRADED, STORE_DOWN)
+            self._say(self._trouble)
             raise
         if self._store_down:
             self._store_down = False
-            self._report(PlatformState.RUNNING, "")
+            self._say(self._trouble)
 
     async def _store(self, parcel: Parcel) -> None:
         """What could be no update is kept, and taken: refused, it would come again for ever."""
@@ -205,7 +212,8 @@ class Webhook:
         await self._hooks.set(self._url, self._secret, self._settings.max_connections)
         self._set_at, self._before = self._clock.monotonic(), None
 
-    async def _check(self) -> None:
+    async def _check(self) -> bool:
+        """Ask how it goes; False: Telegram could not be asked."""
         delivered = self.door.delivered > self._seen_delivered
         self._seen_delivered = self.door.delivered
         self._tell_of_strangers()
@@ -213,26 +221,32 @@ class Webhook:
             info = await self._hooks.info()
             health = judge(self._url, self._before, info, delivered=delivered)
             match health:
-                case Health.WELL if self._store_down:
-                    self._report(PlatformState.DEGRADED, STORE_DOWN)
                 case Health.WELL:
-                    self._report(PlatformState.RUNNING, "")
+                    self._say("")
                 case Health.ELSEWHERE:
-                    self._report(PlatformState.DEGRADED, texts.WEBHOOK_ELSEWHERE)
+                    self._say(texts.WEBHOOK_ELSEWHERE)
                     log.warning("another webhook was set; set again", extra={"platform": PLATFORM})
                     await self._set()
-                    return
+                    return True
                 case Health.FAILING:
                     await self._failing(info)
             self._before = info
         except TokenRefused:
             raise
         except PlatformUnavailable as error:  # what is posted here is taken all the same
-            self._report(PlatformState.DEGRADED, str(error))
+            self._say(str(error))
+            return False
+        return True
+
+    def _say(self, trouble: str) -> None:
+        """The worse of what is known: an update that is stored does not heal the address."""
+        self._trouble = trouble
+        reason = STORE_DOWN if self._store_down else trouble
+        self._report(PlatformState.DEGRADED if reason else PlatformState.RUNNING, reason)
 
     async def _failing(self, info: WebhookInfo) -> None:
         reason = texts.webhook_failing(info.pending, info.last_error)
-        self._report(PlatformState.DEGRADED, reason)
+        self._say(reason)
         if self._clock.monotonic() - self._set_at < self._settings.again_seconds:
             return
         # Telegram waits longer after each failure; set anew it begins at once. Set to what it is

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import StoreUnavailable
 from agent.llm.background import in_daemon_thread
 from agent.ports import Clock
+from gateway.loopback import is_loopback
 from gateway.platforms.contract import PlatformUnavailable
 from gateway.tasks import spawn, wait_all
 
@@ -161,6 +162,12 @@ class WebhookDoor:
             ) from error
         self.port = listening.sockets[0].getsockname()[1]
         log.info("telegram webhook", extra={"host": host, "port": self.port})
+        if not is_loopback(host):
+            log.warning(
+                "the webhook's door can be reached from other machines, without TLS: let the "
+                "reverse proxy reach it on 127.0.0.1 (telegram.webhook.host)",
+                extra={"host": host},
+            )
         return listening
 
     # --- connections

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from agent.errors import StoreUnavailable
 from agent.llm.offline import OfflineModel
+from agent.ports import LanguageModel
+from agent.store_ports import Store
+from gateway.config.environment import Home, Secrets
 from gateway.config.models import Config
 from gateway.daemon import LONGEST_END_SECONDS, Daemon, Parts
 from gateway.lanes.lanes import Job
@@ -20,6 +24,8 @@ from gateway.supervisor import Supervisor
 from gateway.turns.ahead import AheadDesk
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.micro import MicroDesk
+from gateway.wiring import assembling
+from gateway.wiring.surroundings import Surroundings
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig
@@ -159,3 +165,28 @@ async def test_a_store_that_takes_nothing_is_said(
     while not serving.done():
         await rig.settle()
         await clock.advance(0.5)
+
+
+async def test_what_can_not_be_put_together_lets_go_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that stays open keeps its threads, and the process with them."""
+
+    class Broken(Exception):
+        pass
+
+    def broken(*_: object) -> LanguageModel:
+        raise Broken
+
+    monkeypatch.setattr(assembling, "build_model", broken)
+    around = Surroundings(Home(tmp_path, "of a test"), Secrets(), {}, only_console=True)
+    opened: list[Store] = []
+
+    def seen(store: Store) -> Store:
+        opened.append(store)
+        return store
+
+    with pytest.raises(Broken):
+        await assembling.build_daemon(Config(), around, decorate_store=seen)
+    with pytest.raises(StoreUnavailable):
+        await opened[0].owed()

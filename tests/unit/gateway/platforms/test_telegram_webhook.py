@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.errors import StoreUnavailable
 from gateway.platforms.contract import PlatformState, PlatformUnavailable
 from gateway.platforms.telegram.convert import Me, convert
 from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.webhook import (
+    STORE_DOWN,
     Health,
     Queues,
     Webhook,
@@ -22,7 +25,7 @@ from gateway.platforms.telegram.webhook import (
     hook_name,
     judge,
 )
-from gateway.platforms.telegram.webhook_door import DoorSettings, Key
+from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel
 from tests.fakes.clock import FakeClock
 from tests.fakes.intake import RecordingIntake, Reports
 
@@ -91,16 +94,16 @@ class Hooks:
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, door: DoorSettings | None = None) -> None:
         self.clock = FakeClock()
         self.reports = Reports()
         self.hooks = Hooks()
-        intake = RecordingIntake()
+        self.intake = intake = RecordingIntake()
         me = Me(42, "bot")
         incoming = Incoming(
             lambda update: convert(update, me), "42", intake, self.reports, self.clock
         )
-        settings = WebhookSettings("https://bot.example.org", door=DoorSettings(port=0))
+        settings = WebhookSettings("https://bot.example.org", door=door or DoorSettings(port=0))
         self.webhook = Webhook(settings, self.hooks, "name", incoming, self.reports, self.clock)
 
     async def __aenter__(self) -> Rig:
@@ -208,3 +211,43 @@ def test_turns_are_taken_as_they_came(keys: list[str], data: Any) -> None:
         assert len(queues) == 0
 
     asyncio.run(scene())
+
+
+# --- what is said of it -------------------------------------------------------------------------
+
+
+def _update(number: int) -> Parcel:
+    return Parcel(json.dumps({"update_id": number, "message": SAID}).encode(), whole=True)
+
+
+SAID = {
+    "message_id": 1,
+    "date": 1,
+    "chat": {"id": 1, "type": "private", "first_name": "Ann"},
+    "from": {"id": 1, "is_bot": False, "first_name": "Ann"},
+    "text": "hello",
+}
+
+
+async def test_an_update_that_is_stored_does_not_hide_what_is_wrong_at_telegram() -> None:
+    """It was posted before another program took the address: more will not come."""
+    async with Rig() as rig:
+        rig.hooks.error = PlatformUnavailable("telegram: no route")
+        assert await rig.until(PlatformState.DEGRADED) <= 20
+        rig.intake.failures = 1
+        with pytest.raises(StoreUnavailable):
+            await rig.webhook.take(_update(1))
+        assert rig.reports.all[-1] == (PlatformState.DEGRADED, STORE_DOWN)
+        await rig.webhook.take(_update(1))
+        assert rig.reports.all[-1] == (PlatformState.DEGRADED, "telegram: no route")
+        rig.hooks.error = None
+        assert await rig.until(PlatformState.RUNNING) <= 10, "owed answers wait for this"
+
+
+@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", True), ("127.0.0.1", False)])
+async def test_a_door_that_others_can_reach_is_said(
+    host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Rig(DoorSettings(host, 0)):
+        pass
+    assert any("other machines" in line for line in caplog.messages) is warned
