@@ -58,8 +58,11 @@ class Attachments(Protocol):
         """
         ...
 
-    async def find(self, name: str) -> StoredFile | None:
-        """What is known of a file; None: there is no such one."""
+    async def find(self, name: str, *, owner: str | None = None) -> StoredFile | None:
+        """What is known of a file; None: there is no such one.
+
+        ``owner``: only if it was kept for them; None: for whomsoever it was kept first.
+        """
         ...
 
     async def read(self, name: str) -> bytes:

@@ -26,7 +26,7 @@ from agent.ports import (
 from agent.prompt_caching import ttl_for
 from agent.sessions import LoadedSession, TurnTicket
 from agent.store_ports import SessionStore
-from agent.tools.registry import ToolRegistry, files_of
+from agent.tools.registry import ToolRegistry
 from agent.verdicts import (
     CALL_SMALLER,
     CALL_TOO_LONG,
@@ -221,11 +221,6 @@ class _Turn:
         In a row of its own: what is sent has to be stored, or the next request begins otherwise.
         """
         rows = self._history.loaded.rows
-        began_at = self._context.user_row_id
-        for row in rows:  # files that go out with the answer, of calls before an interruption
-            if row.message["role"] == "tool" and (row.origin_id or row.id) > began_at > 0:
-                for name in files_of(row.message):
-                    self._observer.on_file(name)
         if rows and rows[-1].message["role"] == "assistant":
             await self._keep([note_to_model(GO_ON)])
 

@@ -92,6 +92,8 @@ class OutboxDraft:
     buttons: tuple[Button, ...] = ()
     files: tuple[str, ...] = ()
     """Kept files that go out with it (`agent.attachments.StoredFile.name`)."""
+    files_owner: str | None = None
+    """For whom they were kept: no other's go out, and they are called what they are to this one."""
     interaction: str | None = None
     """The platform's key to answer a command of its native menu, for its 15 minutes."""
     edits_message_id: str | None = None

@@ -287,6 +287,13 @@ class SessionStore(Ledger, Shelf, Protocol):
         """
         ...
 
+    async def results_of_turn(self, ticket: TurnTicket) -> list[Row]:
+        """What the turn's tools have given back so far, in order, each as it was first stored.
+
+        Also where a compression has condensed it since.
+        """
+        ...
+
     async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:
         """Make a cut-off turn the running one again, and load its conversation's tip, repaired.
 

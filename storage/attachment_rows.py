@@ -33,9 +33,12 @@ def enter_file(tx: Transaction, file: StoredFile) -> StoredFile:
     )  # fmt: skip
 
 
-def file_row(db: sqlite3.Connection, name: str) -> StoredFile | None:
-    query = f"SELECT {_COLUMNS} FROM attachments WHERE name = ? ORDER BY created_at, owner LIMIT 1"
-    row = db.execute(query, (name,)).fetchone()
+def file_row(db: sqlite3.Connection, name: str, owner: str | None = None) -> StoredFile | None:
+    query = f"SELECT {_COLUMNS} FROM attachments WHERE name = ?"
+    if owner is None:
+        row = db.execute(f"{query} ORDER BY created_at, owner LIMIT 1", (name,)).fetchone()
+    else:
+        row = db.execute(f"{query} AND owner = ?", (name, owner)).fetchone()
     return None if row is None else StoredFile(*row)
 
 

@@ -80,8 +80,8 @@ class FileRows(Protocol):
         """Store that it is kept, or that it was sent again; as stored."""
         ...
 
-    async def file_row(self, name: str) -> StoredFile | None:
-        """Whoever sent it first; None: nobody did."""
+    async def file_row(self, name: str, owner: str | None = None) -> StoredFile | None:
+        """Whoever sent it first, or this one; None: nobody did."""
         ...
 
     async def known_files(self, names: Collection[str]) -> set[str]:
@@ -117,9 +117,9 @@ class FolderAttachments:
         file = StoredFile(name, owner, file_name, media_type, len(data), now)
         return await self._rows.enter_file(file)
 
-    async def find(self, name: str) -> StoredFile | None:
+    async def find(self, name: str, *, owner: str | None = None) -> StoredFile | None:
         """As the port says. Whether the bytes are still there shows when they are read."""
-        return await self._rows.file_row(name) if NAME.fullmatch(name) else None
+        return await self._rows.file_row(name, owner) if NAME.fullmatch(name) else None
 
     async def read(self, name: str) -> bytes:
         """As the port says. Bytes that are not what was kept are no such file."""

@@ -17,6 +17,8 @@ def extras_of(draft: OutboxDraft) -> dict[str, Any]:
         extras["buttons"] = [[button.label, button.command] for button in draft.buttons]
     if draft.files:
         extras["files"] = list(draft.files)
+        if draft.files_owner is not None:
+            extras["files_owner"] = draft.files_owner
     if draft.interaction is not None:
         extras["interaction"] = draft.interaction
     if draft.edits_message_id is not None:
@@ -34,6 +36,7 @@ def with_extras(draft: OutboxDraft, extras: Mapping[str, Any]) -> OutboxDraft:
         draft,
         buttons=tuple(Button(label, command) for label, command in extras.get("buttons", ())),
         files=tuple(extras.get("files", ())),
+        files_owner=extras.get("files_owner"),
         interaction=extras.get("interaction"),
         edits_message_id=extras.get("edits"),
         decides=extras.get("decides") is True,

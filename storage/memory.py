@@ -364,6 +364,9 @@ class MemoryStore:
     async def preview_of(self, ticket: TurnTicket) -> str | None:
         return self._turns.preview_of(ticket)
 
+    async def results_of_turn(self, ticket: TurnTicket) -> list[Row]:
+        return self._turns.results_of_turn(ticket)
+
     async def interrupt_turn(self, ticket: TurnTicket) -> None:
         self._turns.interrupt_turn(ticket)
 

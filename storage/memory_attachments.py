@@ -28,9 +28,10 @@ class MemoryAttachments:
         owners[owner] = replace(owners.get(owner, fresh), file_name=clean(file_name))
         return owners[owner]
 
-    async def find(self, name: str) -> StoredFile | None:
+    async def find(self, name: str, *, owner: str | None = None) -> StoredFile | None:
         """As the port says."""
-        return next(iter(self._files.get(name, {}).values()), None)
+        owners = self._files.get(name, {})
+        return next(iter(owners.values()), None) if owner is None else owners.get(owner)
 
     async def read(self, name: str) -> bytes:
         """As the port says."""

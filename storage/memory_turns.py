@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent.errors import SessionEnded, StaleTurn
@@ -222,16 +222,26 @@ class MemoryTurns:
             )
         return recovered
 
+    def results_of_turn(self, ticket: TurnTicket) -> list[Row]:
+        steps = self._steps_since(ticket.conversation_id, ticket.user_row_id)
+        results = (row for row in steps if row.message["role"] == "tool")
+        return own(sorted(results, key=lambda row: row.id))
+
     def _progressed(self, turn: Turn) -> bool:
         mark = max(turn.crash_row_id, turn.ticket.user_row_id)
-        return any(
-            row.id > mark
+        return any(self._steps_since(turn.ticket.conversation_id, mark))
+
+    def _steps_since(self, conversation_id: str, row_id: int) -> Iterator[Row]:
+        """Copies, summaries and stubs are none."""
+        return (
+            row
+            for segment in self._tables.segments.values()
+            if segment.session.conversation_id == conversation_id
+            for row in [*segment.rows, *segment.replaced, *segment.taken_back]
+            if row.id > row_id
             and row.kind is None
             and row.origin_id is None
             and row.message["role"] in ("assistant", "tool")
-            for segment in self._tables.segments.values()
-            if segment.session.conversation_id == turn.ticket.conversation_id
-            for row in [*segment.rows, *segment.replaced, *segment.taken_back]
         )
 
     def _set_aside(self, turn: Turn, inbox_ids: tuple[int, ...]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import Sequence
 
 from agent.errors import StaleTurn
 from agent.mail import Address, OutboxDraft
+from agent.messages import Row
 from agent.sessions import InterruptedTurn, LoadedSession, TurnTicket
 from storage import changes, inbox, previews, rows, sessions, turns
+from storage.codec import ROW_COLUMNS, decode_row
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.outbox import owe_all
@@ -61,6 +64,16 @@ def _progress_since(tx: Transaction, conversation_id: str, row_id: int) -> bool:
     )
     (found,) = tx.execute(query, (row_id, conversation_id)).fetchone()
     return bool(found)
+
+
+def results_of_turn(db: sqlite3.Connection, ticket: TurnTicket) -> list[Row]:
+    query = (
+        f"SELECT {ROW_COLUMNS} FROM messages WHERE id > ? AND role = 'tool'"
+        " AND kind IS NULL AND origin_id IS NULL"
+        " AND session_id IN (SELECT id FROM sessions WHERE conversation_id = ?) ORDER BY id"
+    )
+    found = db.execute(query, (ticket.user_row_id, ticket.conversation_id))
+    return [decode_row(row) for row in found]
 
 
 def _set_aside(

@@ -125,9 +125,9 @@ class SqlArchive:
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
         return await self._reading.read(search.window, message_id, before, after)
 
-    async def file_row(self, name: str) -> StoredFile | None:
+    async def file_row(self, name: str, owner: str | None = None) -> StoredFile | None:
         """`storage.attachments.FileRows.file_row`."""
-        return await self._reading.read(attachment_rows.file_row, name)
+        return await self._reading.read(attachment_rows.file_row, name, owner)
 
     async def conversation_of_message(self, message_id: int) -> Conversation | None:
         return await self._reading.read(search.conversation_of_message, message_id)
@@ -362,6 +362,9 @@ class SqlStore(SqlArchive):
     async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
         return await self._writing.write(previews.note_preview, ticket, address, message_id)
 
+    async def results_of_turn(self, ticket: TurnTicket) -> list[Row]:
+        return await self._quick.read(recovery.results_of_turn, ticket)
+
     async def preview_of(self, ticket: TurnTicket) -> str | None:
         return await self._quick.read(previews.preview_of, ticket)
 
@@ -464,8 +467,8 @@ class SqlStore(SqlArchive):
     async def enter_file(self, file: StoredFile) -> StoredFile:
         return await self._writing.write(attachment_rows.enter_file, file)
 
-    async def file_row(self, name: str) -> StoredFile | None:
-        return await self._quick.read(attachment_rows.file_row, name)
+    async def file_row(self, name: str, owner: str | None = None) -> StoredFile | None:
+        return await self._quick.read(attachment_rows.file_row, name, owner)
 
     async def known_files(self, names: Collection[str]) -> set[str]:
         return await self._reading.read(attachment_rows.known_files, names)

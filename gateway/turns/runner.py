@@ -8,11 +8,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
-from agent.approvals import Approver
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
-from agent.mail import Address, InboxItem, InboxRecord
+from agent.mail import Address, InboxItem
 from agent.messages import Draft
 from agent.ports import Clock, Steering
 from agent.sessions import (
@@ -38,14 +37,12 @@ from gateway.turns.refreeze import Refreezer
 from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
 from gateway.turns.sheltering import ShelteredCompactor
 from gateway.turns.storing import GaveUp
-from gateway.turns.task import AgentLoop, Collected, Hygiene, Task, TurnSettings
+from gateway.turns.task import AgentLoop, ApproverFor, Collected, Hygiene, Task, TurnSettings
 from gateway.turns.words import said
 
 log = logging.getLogger(__name__)
 
 Load = Callable[[], Awaitable[LoadedSession]]
-ApproverFor = Callable[[InboxRecord, str, StopSignal], Approver]
-"""Who asks the sender of a row, for a turn of this conversation with this signal."""
 
 
 class TurnRunner:
@@ -157,10 +154,15 @@ class TurnRunner:
         ticket = turn.ticket
         with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
             log.info("turn resumed", extra={"crashes": turn.crashes})
-        await self._carry(
-            replace(self._task(ticket, items, stop, Collected(), steering), resumed=True),
-            lambda: self._sessions.resume_turn(ticket),
-        )
+        observer = Collected()
+
+        async def taken_up() -> LoadedSession:
+            loaded = await self._sessions.resume_turn(ticket)
+            observer.on_results(await self._sessions.results_of_turn(ticket))
+            return loaded
+
+        task = self._task(ticket, items, stop, observer, steering)
+        await self._carry(replace(task, resumed=True), taken_up)
 
     async def abandon(
         self, turn: InterruptedTurn, address: Address | None, outcome: TurnOutcome, text: str | None
@@ -202,7 +204,8 @@ class TurnRunner:
             if ending.outcome == "stopped" and preview is not None and preview.is_shown:
                 ending = replace(ending, text=texts.stopped_here(preview.text))
             await self._mind_the_budget(task.owner, ending, observer)
-            await finish(self._settling.end(ticket, task.address, ending, observer, stop))
+            settled = self._settling.end(ticket, task.address, task.owner, ending, observer, stop)
+            await finish(settled)
         except StaleTurn:
             # The fence: this run lost its turn, so nothing of it may be written or said.
             log.warning("turn was over already")

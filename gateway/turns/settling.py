@@ -112,11 +112,14 @@ class Settling:
         self,
         ticket: TurnTicket,
         address: Address,
+        owner: str,
         ending: Ending,
         beside: Collected,
         stop: StopSignal,
     ) -> None:
         """The second atomic step of a turn; ``beside``: what goes out with the answer.
+
+        ``owner``: who asked; of kept files only theirs go out.
 
         Raises:
             StaleTurn: the turn is over; nothing was written.
@@ -126,7 +129,7 @@ class Settling:
         if ending.text is not None:
             kind: OutboxKind = "reply" if ending.outcome == "done" else "notice"
             files = tuple(beside.files)
-            outbox.append(OutboxDraft(address, ending.text, kind, files=files))
+            outbox.append(OutboxDraft(address, ending.text, kind, files=files, files_owner=owner))
         outbox.extend(OutboxDraft(address, notice, "notice") for notice in beside.notices)
         session_id = ending.session_id
         final = ending.result.final if ending.result else None

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from agent.approvals import Approver
 from agent.loop import TurnResult
-from agent.mail import Address, InboxItem
+from agent.mail import Address, InboxItem, InboxRecord
+from agent.messages import Row
 from agent.ports import Compactor, Steering, ToolContext, TurnObserver
 from agent.sessions import LoadedSession, TurnTicket
+from agent.tools.registry import files_of
 from gateway.tasks import StopSignal
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,8 @@ class AgentLoop(Protocol):
         ...
 
 
+ApproverFor = Callable[[InboxRecord, str, StopSignal], Approver]
+"""Who asks the sender of a row, for a turn of this conversation with this signal."""
 Hygiene = Callable[
     [LoadedSession, Compactor, Callable[[str], None]], Coroutine[None, None, LoadedSession]
 ]
@@ -77,6 +81,12 @@ class Collected:
     def on_file(self, name: str) -> None:
         if name not in self.files:
             self.files.append(name)
+
+    def on_results(self, rows: Sequence[Row]) -> None:
+        """What tools gave back before an interruption: the files that they made go out as well."""
+        for row in rows:
+            for name in files_of(row.message):
+                self.on_file(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ class _OnlyLookedAt:
     def __init__(self, archive: SqlArchive) -> None:
         self._archive = archive
 
-    async def file_row(self, name: str) -> StoredFile | None:
-        return await self._archive.file_row(name)
+    async def file_row(self, name: str, owner: str | None = None) -> StoredFile | None:
+        return await self._archive.file_row(name, owner)
 
     async def enter_file(self, file: StoredFile) -> StoredFile:
         raise StoreUnavailable("this home is only looked at")

@@ -29,6 +29,16 @@ class AttachmentContract:
         assert await files.read(kept.name) == PNG
         assert await files.find(kept.name) == kept
 
+    async def test_an_owner_finds_their_own(self, files: Attachments) -> None:
+        kept = await keep(files)
+        assert await files.find(kept.name, owner=OWNER) == kept
+        assert await files.find(kept.name, owner="telegram:333") is None
+        again = await keep(files, owner="telegram:333", file_name="tom.png")
+        assert await files.find(kept.name, owner="telegram:333") == again
+        assert again.file_name == "tom.png"
+        for odd in ("../../etc/passwd", "/etc/passwd", "", f"{kept.name}/", "%"):
+            assert await files.find(odd, owner=OWNER) is None
+
     @pytest.mark.parametrize("data", [b"", b"\0", b"x" * 3_000_000])
     async def test_any_size(self, files: Attachments, data: bytes) -> None:
         kept = await keep(files, data)

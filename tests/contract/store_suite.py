@@ -776,6 +776,7 @@ class MailboxContract:
             "notice",
             buttons=(Button("Yes \U0001f44d", "/approve 3f9a"), Button("No", "/deny 3f9a")),
             files=("0" * 32 + ".png",),
+            files_owner="telegram:222",
             interaction="token \"'",
             edits_message_id="77",
         )

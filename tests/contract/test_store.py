@@ -19,6 +19,7 @@ from tests.contract.prepared_suite import PreparedContract
 from tests.contract.preview_suite import PreviewContract
 from tests.contract.remembered_suite import RememberedContract
 from tests.contract.restart_suite import RestartContract
+from tests.contract.results_suite import ResultsContract
 from tests.contract.steering_suite import SteeringContract
 from tests.contract.store_suite import StoreSuite
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -32,6 +33,7 @@ class StoreContract(
     PreparedContract,
     PairingContract,
     RestartContract,
+    ResultsContract,
     InboxContract,
     SeveralRowsContract,
     SteeringContract,

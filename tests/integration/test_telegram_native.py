@@ -51,9 +51,9 @@ class Kept:
     async def keep(self, data: bytes, *, owner: str, file_name: str, media_type: str) -> StoredFile:
         raise NotImplementedError
 
-    async def find(self, name: str) -> StoredFile | None:
+    async def find(self, name: str, *, owner: str | None = None) -> StoredFile | None:
         found = self.files.get(name)
-        return None if found is None else found[0]
+        return found[0] if found is not None and owner in (None, found[0].owner) else None
 
     async def read(self, name: str) -> bytes:
         self.reads += 1
@@ -469,6 +469,21 @@ async def test_a_file_that_can_not_go_keeps_no_words_back(
     assert why in message.text
     assert message.entities == [{"type": "bold", "offset": 0, "length": 4}]
     assert kept.reads == int(put is not None and put.get("size") == 5)
+
+
+async def test_only_what_was_kept_for_this_person_goes_out(
+    server: TelegramServer, telegram: TelegramPlatform, kept: Kept
+) -> None:
+    """Whatever a tool or a model names: somebody else's file, or a path of the machine."""
+    name = kept.put("n", b"abc", "a.bin")
+    for named in (name, "../../etc/passwd", "/etc/passwd"):
+        await deliver(telegram, address(), "here", files=(named,), files_owner="somebody else")
+    await deliver(telegram, address(), "here", files=(name,), files_owner="o")
+    assert [(m.kind, texts.FILE_NOT_KEPT in m.text) for m in server.sent] == [
+        *[("text", True)] * 3,
+        ("document", False),
+    ]
+    assert kept.reads == 1
 
 
 async def test_a_file_that_is_refused_is_said_to_be(

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.errors import StoreUnavailable
-from agent.messages import Draft
+from agent.mail import OutboxDraft, PartDraft
+from agent.messages import Draft, Keep, ToolSchema
+from agent.ports import ToolContext, ToolResult
+from agent.tools.registry import ToolRegistry
 from gateway import texts
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.intake import IntakeLimits, too_large
 from gateway.lanes.recovery import RESUME_WITHIN_SECONDS
+from tests.contract.store_suite import split_of
 from tests.fakes.clock import FakeClock
-from tests.fakes.platform import inbound
+from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig, said
+
+
+class SendingTool:
+    """Says that files go out."""
+
+    schema = ToolSchema("draw", "Draws.", {"type": "object", "properties": {}})
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        return ToolResult("drawn", files=self._names)
+
 
 KEY = '["fake","900","111",null,"111"]'
 
@@ -70,6 +88,53 @@ async def test_a_call_without_a_result_is_not_run_again(clock: FakeClock) -> Non
     assert rig.platform.texts() == ["re: m1"]
     roles = [m["role"] for m in rig.loop.seen[-1]]
     assert roles == ["user", "assistant", "tool"]
+
+
+class Planned(FakePlatform):
+    """Remembers what it was given to plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.planned: list[OutboxDraft] = []
+
+    def render(self, draft: OutboxDraft) -> list[PartDraft]:
+        self.planned.append(draft)
+        return super().render(draft)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_file_made_before_the_restart_goes_out_with_the_answer_once(
+    clock: FakeClock, orderly: bool
+) -> None:
+    """Also where a compression in the same turn has condensed the call that made it."""
+    platform = Planned()
+    rig = Rig(clock, platform=platform)
+    names = [f"{n}" * 32 + ".png" for n in range(2)]
+
+    async def half(loop: Any, ticket: Any, loaded: Any, observer: Any) -> Draft:
+        tools = ToolRegistry([SendingTool(names)])
+        function = {"name": "draw", "arguments": "{}"}
+        call: Any = {"id": "c1", "type": "function", "function": function}
+        context = ToolContext("c", "o", True, ticket.turn_id)
+        result = await tools.run(call, context, on_file=observer.on_file)
+        asked = Draft({"role": "assistant", "content": "", "tool_calls": [call]})
+        await rig.store.append(ticket, loaded.session.id, [asked, result])
+        whole = await rig.store.load(loaded.session.id, ticket=ticket)
+        summary = Draft({"role": "user", "content": "drawn"}, kind="summary")
+        change = await rig.store.split(split_of(whole, summary, Keep(ticket.user_row_id)))
+        assert change.applied
+        await asyncio.Event().wait()
+        return said("never")
+
+    rig.loop.scripts["m1"] = half
+    await send(rig, "m1")
+    await restart(rig, orderly=orderly)
+    assert rig.platform.texts() == ["re: m1"]
+    (draft,) = platform.planned
+    assert draft.files == tuple(names)
+    assert draft.files_owner == "fake:111"
+    await send(rig, "m2", first=2)
+    assert platform.planned[-1].files == ()
 
 
 @pytest.mark.parametrize("seconds", [RESUME_WITHIN_SECONDS + 1, -RESUME_WITHIN_SECONDS - 60])

@@ -260,8 +260,8 @@ async def test_a_file_that_is_found_useful_again_is_not_swept(
         async def enter_file(self, file: StoredFile) -> StoredFile:
             return await store.enter_file(file)
 
-        async def file_row(self, name: str) -> StoredFile | None:
-            return await store.file_row(name)
+        async def file_row(self, name: str, owner: str | None = None) -> StoredFile | None:
+            return await store.file_row(name, owner)
 
         async def known_files(self, names: object) -> set[str]:
             await keep(FolderAttachments(folder, store, clock, in_daemon_thread))

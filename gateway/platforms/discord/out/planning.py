@@ -15,7 +15,8 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
 
     Beside ``content`` one may have ``document``: a file made of text; ``buttons``: (label,
     command), below the last text; ``edits``: the message that the first part takes the place of;
-    ``files``: names of kept ones, in messages of their own, so that no file keeps words back;
+    ``files``: names of kept ones of ``owner``, in messages of their own, so that no file keeps
+    words back;
     ``interaction``: by which it is to be answered.
     """
     only_files = is_blank(draft.text) and draft.files and draft.edits_message_id is None
@@ -26,7 +27,11 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     if payloads and draft.edits_message_id is not None:
         payloads[0]["edits"] = draft.edits_message_id
     payloads += [
-        {"content": "", "files": list(draft.files[start : start + MAX_FILES])}
+        {
+            "content": "",
+            "files": list(draft.files[start : start + MAX_FILES]),
+            "owner": draft.files_owner,
+        }
         for start in range(0, len(draft.files), MAX_FILES)
     ]
     if draft.interaction is not None:

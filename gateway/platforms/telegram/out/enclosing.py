@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -16,6 +14,7 @@ from agent.media.kinds import picture_size
 from agent.ports import Clock
 from gateway import texts
 from gateway.platforms.contract import SendError, SendUnavailable
+from gateway.platforms.file_names import safe_name
 from gateway.platforms.telegram.failures import BadMarkup, ChatMoved, NoSuchMessage
 from gateway.platforms.telegram.out.calls import MessageCalls, Upload
 from gateway.tasks import spawn
@@ -28,13 +27,10 @@ PHOTO_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 PHOTO_EDGES: Final = 10_000
 """Width and height together, in pixels."""
 PHOTO_RATIO: Final = 20
-NAME_CHARS: Final = 100
 AT_ONCE: Final = 2
 """So many files are held in memory."""
 SHOW_AFTER_SECONDS: Final = 1.0
 SHOW_EVERY_SECONDS: Final = 4.5
-
-_UNSAFE_IN_NAME: Final = re.compile(r'[\\/:*?"<>|\r\n\t]+')
 
 
 class Missing(Exception):
@@ -69,13 +65,16 @@ class Enclosing:
                 _check(name, len(data))
                 yield Upload(name, data)
             else:
-                yield await self._kept(str(payload["file"]))
+                yield await self._kept(str(payload["file"]), payload.get("owner"))
 
-    async def _kept(self, name: str) -> Upload:
+    async def _kept(self, name: str, owner: str | None) -> Upload:
         gone = Missing(texts.file_not_sent(name, texts.FILE_NOT_KEPT))
         try:
-            known = None if self._attachments is None else await self._attachments.find(name)
-            if self._attachments is None or known is None:
+            if self._attachments is None:
+                raise gone
+            known = await self._attachments.find(name, owner=owner)
+            if known is None:
+                log.warning("no such file of theirs", extra={"file": name})
                 raise gone
             shown = safe_name(known.file_name, name)
             _check(shown, known.size_bytes)
@@ -128,16 +127,3 @@ def is_photo(data: bytes) -> bool:
         return False
     short, long = sorted((size.width, size.height))
     return short > 0 and short + long <= PHOTO_EDGES and long <= PHOTO_RATIO * short
-
-
-def safe_name(file_name: str, fallback: str) -> str:
-    """A name that every device takes, with its ending whole (pure).
-
-    No direction marks and the like: they make ``exe.gpj`` look like a picture.
-    """
-    kept = "".join(c for c in file_name if unicodedata.category(c)[0] != "C" or c == "\u200d")
-    name = _UNSAFE_IN_NAME.sub("_", kept).strip(" .")
-    stem, dot, ending = name.rpartition(".")
-    if dot and len(ending) <= 16:
-        name = f"{stem[: NAME_CHARS - len(ending) - 1]}.{ending}"
-    return name[:NAME_CHARS] or fallback or "file"

@@ -19,15 +19,19 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     """The parts of an answer, as payloads.
 
     Beside ``text`` and ``entities`` one may have ``document``: a file made of text, or ``file``:
-    the name of a kept one, whose caption the text is then; ``buttons``: (label, command), below the
-    last words; ``edits``: the message that the first part takes the place of; ``pressed``: the
-    message with the button that this answers, ``decides``: whose buttons are of no use any more.
+    the name of a kept one of ``owner``, whose caption the text is then; ``buttons``: (label,
+    command), below the last words; ``edits``: the message that the first part takes the place of;
+    ``pressed``: the message with the button that this answers, ``decides``: whose buttons are of
+    no use any more.
     """
     only_files = is_blank(draft.text) and draft.files and draft.edits_message_id is None
     payloads: list[dict[str, Any]] = []
     if not only_files:
         payloads = [dict(part.payload) for part in rendering.render(draft.text)]
-    files: list[dict[str, Any]] = [{"text": "", "entities": [], "file": n} for n in draft.files]
+    files: list[dict[str, Any]] = [
+        {"text": "", "entities": [], "file": name, "owner": draft.files_owner}
+        for name in draft.files
+    ]
     if len(files) == 1 and len(payloads) == 1 and _fits_below(draft, payloads[0]):
         payloads = [{**files.pop(), **payloads[0]}]
     buttons = usable(draft.buttons)

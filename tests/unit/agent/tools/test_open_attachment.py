@@ -158,7 +158,7 @@ async def test_what_is_not_there_or_not_to_be_had_is_said() -> None:
         async def read(self, name: str) -> bytes:
             raise StoreUnavailable("no")
 
-        async def find(self, name: str) -> StoredFile | None:
+        async def find(self, name: str, *, owner: str | None = None) -> StoredFile | None:
             return StoredFile(name, "o", "a", "text/plain", 1, 0.0)
 
     tool = OpenAttachmentTool(Broken(FakeClock()), page_tokens=lambda: ROOM)

@@ -12,10 +12,11 @@ from agent.mail import Address, Button, OutboxDraft
 from gateway.commands.menu import MenuEntry, entries
 from gateway.commands.registry import COMMANDS
 from gateway.delivery.splitting import utf16_len
+from gateway.platforms.file_names import NAME_CHARS, safe_name
 from gateway.platforms.telegram.convert import ALLOWED_UPDATES, Me, chat_of, convert
 from gateway.platforms.telegram.native.buttons import MAX_IN_ROW, Pressed, rows, usable
 from gateway.platforms.telegram.native.menu import menus
-from gateway.platforms.telegram.out.enclosing import NAME_CHARS, is_photo, safe_name
+from gateway.platforms.telegram.out.enclosing import is_photo
 from gateway.platforms.telegram.out.outgoing import replied_to
 from gateway.platforms.telegram.out.planning import CAPTION_LIMIT, marked_as_repeat, plan
 
