@@ -1,0 +1,1 @@
+"""Other people's plugins: found, loaded, kept apart (ADR 50)."""
