@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROLES_SECONDS = 60.0
 """How long the roles of somebody who wrote while the bot was away are believed."""
+MAX_PLACES = 1_000
+"""Of channels that the SDK's cache does not know; those heard of last."""
 _CLOUDFLARE_SECONDS = 60.0
 
 
@@ -66,6 +68,13 @@ class Asking:
             thread.id: thread.parent_id for guild in self._bot.guilds for thread in guild.threads
         }
 
+    def upload_limit_bytes(self, channel_id: int) -> int | None:
+        """Of one file, by what is paid for where this channel is; None: nobody knows."""
+        channel = self._bot.get_channel(channel_id)
+        if not isinstance(channel, self._sdk.Thread | self._sdk.abc.GuildChannel):
+            return None
+        return int(channel.guild.filesize_limit)
+
     async def file_address(self, ref: FileRef) -> str | None:
         """Where a file lies now; None: its message has it no more.
 
@@ -85,11 +94,17 @@ class Asking:
             return Place(facts.guild_id)
 
     async def _place(self, channel_id: int) -> Place:
-        known = self._cached_place(channel_id) or self._places.get(channel_id)
+        known = self._cached_place(channel_id)
+        if known is not None:
+            return known
+        known = self._places.pop(channel_id, None)
         if known is None:
             async with self._mapped():
                 channel: Any = await self._bot.http.get_channel(channel_id)
-            known = self._places[channel_id] = _place_of(channel)
+            known = _place_of(channel)
+        self._places[channel_id] = known  # the last one in the order
+        while len(self._places) > MAX_PLACES:
+            del self._places[next(iter(self._places))]
         return known
 
     def _cached_place(self, channel_id: int) -> Place | None:

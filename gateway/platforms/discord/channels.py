@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from agent.ports import Clock
-from gateway.platforms.discord.convert import Facts
-from gateway.platforms.discord.handing import HandIn, Progress
+from gateway.platforms.discord.channel import Channel, is_edit
+from gateway.platforms.discord.handing import HandIn, Progress, is_ahead
 from gateway.platforms.discord.source import (
     PAGE_MESSAGES,
     ChannelGone,
@@ -25,26 +24,12 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 1_000
 """Live messages of one channel that are kept in memory; what is more is read from its history."""
+MAX_QUIET = 1_000
+"""So many channels in which nothing is going on are kept in mind; those heard last."""
 PAGES_AT_ONCE = 4
 MAX_BROKEN_READS = 5
 """Of one history, by a bug; then the channel goes on with what is live."""
 STOP_SECONDS = 5.0
-
-
-@dataclass(slots=True)
-class _Channel:
-    """One channel: ``missed_after`` is the id behind which its history has to be read first."""
-
-    progress: Progress
-    waiting: deque[Item] = field(default_factory=deque)
-    missed_after: int | None = None
-    reading_after: int | None = None
-    """How far the history has been handed in that is read just now."""
-    working: bool = False
-
-    @property
-    def id(self) -> int:
-        return self.progress.channel_id
 
 
 class ChannelFeed:
@@ -62,7 +47,9 @@ class ChannelFeed:
         self._hand_in = hand_in
         self._clock = clock
         self._left = dict(left or {})
-        self._channels: dict[int, _Channel] = {}
+        self._channels: dict[int, Channel] = {}
+        self._quiet: OrderedDict[int, Channel] = OrderedDict()
+        """Those whose work ended last, the newest at the end; they may be at work again."""
         self._held = True
         self._generation = 0
         self._tasks = TaskOwner(clock)
@@ -94,29 +81,25 @@ class ChannelFeed:
 
     def unfinished(self) -> dict[int, int]:
         """Channel id → the message behind which it has to be read; also without a cursor."""
-        found = dict(self._left)
+        found, now = dict(self._left), self._clock.now()
         for channel in self._channels.values():
-            ids = [item.id - 1 for item in channel.waiting if not _is_edit(item)]
-            pending = (channel.missed_after, channel.reading_after)
-            ids += [after for after in pending if after is not None]
-            after = min(ids, default=channel.progress.seen_to)
+            after = channel.unfinished_after(now)
             if channel.id and after > 0:
                 found[channel.id] = after
         return found
 
     # --- work
 
-    def _channel(self, channel_id: int) -> _Channel:
+    def _channel(self, channel_id: int) -> Channel:
         known = self._channels.get(channel_id)
         if known is None:
-            known = self._channels[channel_id] = _Channel(Progress(channel_id))
+            known = self._channels[channel_id] = Channel(Progress(channel_id))
         return known
 
-    def _shed(self, channel: _Channel) -> None:
+    def _shed(self, channel: Channel) -> None:
         """All messages stand in the history as well, and as they were edited."""
-        ids = [item.id for item in channel.waiting if not _is_edit(item) and item.id > 0]
-        if ids:
-            first = min(ids) - 1
+        first = channel.waits_after(self._clock.now())
+        if first is not None:
             known = channel.missed_after
             channel.missed_after = first if known is None else min(first, known)
         channel.waiting.clear()
@@ -127,21 +110,23 @@ class ChannelFeed:
         if generation != self._generation:
             return  # the session was lost again meanwhile; its successor begins anew
         for channel_id, newest in {**self._left, **cursors}.items():
-            self._channel(channel_id).missed_after = newest
+            channel = self._channel(channel_id)
+            channel.missed_after = newest
+            channel.progress.seen_to = max(channel.progress.seen_to, newest)
+            channel.progress.stored_to = cursors.get(channel_id, 0)
         self._left.clear()
         for channel in self._channels.values():
             # What was passed over in this process need not be read again; and where anything was
             # heard, the gap is looked at, cursor or not.
-            seen_to = channel.progress.seen_to
-            if channel.id and seen_to:
-                channel.missed_after = max(seen_to, cursors.get(channel.id, 0))
+            if channel.id and channel.progress.seen_to:
+                channel.missed_after = channel.progress.seen_to
         for thread_id in _new_threads(cursors, threads):
             thread = self._channel(thread_id)
             if thread.missed_after is None:
                 thread.missed_after = thread_id - 1
         self._held = False
         # Where something was said last, somebody is waiting most likely.
-        for channel in sorted(self._channels.values(), key=_newest, reverse=True):
+        for channel in sorted(self._channels.values(), key=lambda one: one.newest, reverse=True):
             self._work(channel)
 
     async def _known(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
@@ -158,7 +143,7 @@ class ChannelFeed:
     def _holding(self, generation: int | None = None) -> bool:
         return self._held or generation not in (None, self._generation)
 
-    def _work(self, channel: _Channel) -> None:
+    def _work(self, channel: Channel) -> None:
         if self._held or channel.working:
             return
         if channel.missed_after is None and not channel.waiting:
@@ -166,7 +151,7 @@ class ChannelFeed:
         channel.working = True
         self._tasks.spawn(self._run(channel), name=f"discord channel {channel.id}")
 
-    async def _run(self, channel: _Channel) -> None:
+    async def _run(self, channel: Channel) -> None:
         try:
             while not self._holding():
                 if channel.missed_after is not None:
@@ -178,18 +163,40 @@ class ChannelFeed:
                     return
         finally:
             channel.working = False
+            self._rest(channel)
 
-    async def _take_first(self, channel: _Channel) -> None:
+    def _rest(self, channel: Channel) -> None:
+        self._quiet[channel.id] = channel
+        self._quiet.move_to_end(channel.id)
+        if len(self._quiet) > MAX_QUIET:
+            _, oldest = self._quiet.popitem(last=False)
+            if oldest.is_quiet and not self._held:
+                oldest.working = True
+                self._tasks.spawn(
+                    self._forget(oldest), name=f"discord channel {oldest.id} forgotten"
+                )
+
+    async def _forget(self, channel: Channel) -> None:
+        """Forget a channel as soon as the store's cursor knows as much; or keep it."""
+        try:
+            await self._hand_in.pass_over(channel.progress)
+        finally:
+            channel.working = False
+        if channel.is_quiet and channel.progress.is_stored and not self._held:
+            del self._channels[channel.id]
+        self._work(channel)
+
+    async def _take_first(self, channel: Channel) -> None:
         item = channel.waiting[0]
         await self._hand_in.take(channel.progress, item)
         if channel.waiting and channel.waiting[0] is item:
             channel.waiting.popleft()
 
-    async def _backfill(self, channel: _Channel) -> None:
+    async def _backfill(self, channel: Channel) -> None:
         """Read the history to its end. A failure in the middle goes on from where it came to."""
         after, channel.missed_after = channel.missed_after, None
         assert after is not None
-        channel.reading_after = after
+        channel.reading_after = handed_to = after
         generation = self._generation
         read: set[int] = set()
         failures = broken = 0
@@ -216,35 +223,30 @@ class ChannelFeed:
                 await self._clock.sleep(pause_seconds(broken))
                 continue
             failures, before = 0, after
-            for item in sorted(page, key=lambda one: one.id):
+            # What was there before is left out: nobody goes round in circles.
+            fresh = {item.id: item for item in page if item.id > after and item.id not in read}
+            for id_ in sorted(fresh):
                 if self._holding(generation):
                     break
-                if item.id > after:  # or it was there before: nobody goes round in circles
-                    await self._hand_in.take(channel.progress, item)
-                    read.add(item.id)
-                    channel.reading_after = after = item.id
+                await self._hand_in.take(channel.progress, fresh[id_])
+                read.add(id_)
+                if not is_ahead(id_, self._clock.now()):
+                    channel.reading_after = handed_to = after = id_
             else:
-                if len(page) < PAGE_MESSAGES or after == before:
+                if len(page) < PAGE_MESSAGES or not fresh:
                     await self._caught_up(channel, read)
                     return
+                if after == before:  # all ahead: it is our clock that is wrong
+                    after = max(fresh)
         # Everything up to here was handed in, whatever the next session wants to begin with.
-        channel.missed_after = max(after, channel.missed_after or 0)
+        channel.missed_after = max(handed_to, channel.missed_after or 0)
 
-    async def _caught_up(self, channel: _Channel, read: set[int]) -> None:
+    async def _caught_up(self, channel: Channel, read: set[int]) -> None:
         # What came in meanwhile was read as well, at least in part.
-        fresh = [item for item in channel.waiting if _is_edit(item) or item.id not in read]
+        fresh = [item for item in channel.waiting if is_edit(item) or item.id not in read]
         channel.waiting = deque(fresh)
         await self._hand_in.pass_over(channel.progress)
         log.info("caught up", extra={"channel_id": channel.id, "messages": len(read)})
-
-
-def _is_edit(item: Item) -> bool:
-    return isinstance(item, Facts) and item.is_edit
-
-
-def _newest(channel: _Channel) -> int:
-    waiting = max((item.id for item in channel.waiting), default=0)
-    return max(waiting, channel.missed_after or 0)
 
 
 def _new_threads(cursors: Mapping[int, int], threads: Mapping[int, int]) -> list[int]:

@@ -17,7 +17,7 @@ from gateway.platforms.discord.convert import (
     is_blank_for_lack_of_intent,
     passed_over,
 )
-from gateway.platforms.discord.reading import Unreadable
+from gateway.platforms.discord.reading import Unreadable, id_at, sent_at
 from gateway.platforms.discord.source import HistoryUnavailable, Item, Source, pause_seconds
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 PASS_EVERY_MESSAGES = 100
 """After so many messages of no interest the cursor is moved over them."""
+AHEAD_SECONDS = 3_600.0
+"""What claims to be sent this long after now moves no cursor: all that follows would be old."""
 
 
 @dataclass(slots=True)
@@ -34,8 +36,27 @@ class Progress:
     channel_id: int
     seen_to: int = 0
     """The newest message that was handed in or is of no interest."""
+    stored_to: int = 0
+    """Where the store's cursor is at least."""
     passed: list[Facts] = field(default_factory=list)
     """Of no interest, and the cursor stands before them."""
+
+    def see(self, message_id: int, now: float) -> None:
+        """Move on to this one, unless it lies about its time; never back."""
+        if not is_ahead(message_id, now):
+            self.seen_to = max(self.seen_to, message_id)
+        elif not self.seen_to:
+            self.seen_to = id_at(now)  # whatever follows is sent later than this
+
+    @property
+    def is_stored(self) -> bool:
+        """The store's cursor says as much as this."""
+        return not self.passed and self.seen_to <= self.stored_to
+
+
+def is_ahead(message_id: int, now: float) -> bool:
+    """It claims to be sent later than any clock of Discord's and ours can differ."""
+    return sent_at(message_id) > now + AHEAD_SECONDS
 
 
 class HandIn:
@@ -71,11 +92,11 @@ class HandIn:
     async def take(self, progress: Progress, item: Item) -> None:
         """One message, or an edit, of a channel."""
         if isinstance(item, Unreadable):
-            progress.seen_to = max(progress.seen_to, item.id)
+            progress.see(item.id, self._clock.now())
             await self._quarantine(item.id, item.raw, item.reason)
             return
         if not item.is_edit:
-            progress.seen_to = max(progress.seen_to, item.id)
+            progress.see(item.id, self._clock.now())
         if is_blank_for_lack_of_intent(item):
             self._warn_of_blank()
             return
@@ -99,7 +120,7 @@ class HandIn:
         progress.passed.clear()
         try:
             message = passed_over(await self._complete(newest), int(self._bot_id))
-            await self._until_stored(lambda: self._intake.receive(message, self._cursor(progress)))
+            await self._receive(progress, message)
         except Exception:  # it is read again at the next start, no more than that
             log.exception("cursor could not be moved", extra={"channel_id": progress.channel_id})
 
@@ -117,12 +138,15 @@ class HandIn:
         if facts.is_edit:
             await self._until_stored(lambda: self._intake.edited(message))
             return
-        await self._until_stored(lambda: self._intake.receive(message, self._cursor(progress)))
+        await self._receive(progress, message)
         progress.passed.clear()
 
-    def _cursor(self, progress: Progress) -> Cursor:
-        """Never back: events may come out of order."""
-        return Cursor(PLATFORM, self._bot_id, str(progress.channel_id), str(progress.seen_to))
+    async def _receive(self, progress: Progress, message: InboundMessage) -> None:
+        """With a cursor that never goes back: events may come out of order."""
+        to = progress.seen_to
+        cursor = Cursor(PLATFORM, self._bot_id, str(progress.channel_id), str(to))
+        await self._until_stored(lambda: self._intake.receive(message, cursor))
+        progress.stored_to = max(progress.stored_to, to)
 
     async def _quarantine(self, message_id: int, raw: str, reason: str) -> None:
         await self._until_stored(

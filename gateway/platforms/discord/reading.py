@@ -205,6 +205,11 @@ def sent_at(id_: int) -> float:
     return (id_ >> 22) / 1000 + _EPOCH_MS / 1000
 
 
+def id_at(unix_seconds: float) -> int:
+    """The first id that something made then may have."""
+    return max(0, int(unix_seconds * 1000) - _EPOCH_MS) << 22
+
+
 def ids_in(values: list[Any]) -> frozenset[int]:
     """Those of them that are ids."""
     return frozenset(found for value in values if (found := id_of(value)) is not None)

@@ -18,7 +18,7 @@ from gateway.platforms.discord.channels import ChannelFeed
 from gateway.platforms.discord.convert import Facts, convert
 from gateway.platforms.discord.handing import HandIn
 from gateway.platforms.discord.health import Health
-from gateway.platforms.discord.reading import Unreadable
+from gateway.platforms.discord.reading import Unreadable, id_at
 from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
 from tests.fakes.clock import FakeClock
 from tests.fakes.intake import RecordingIntake, Reports
@@ -73,8 +73,9 @@ class History:
 
 
 @pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pages_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "PAGE_MESSAGES", History.page_messages)
+    monkeypatch.setattr(channels, "MAX_QUIET", 1)
 
 
 class Rig:
@@ -487,6 +488,145 @@ async def test_a_page_that_wants_to_be_left_alone_is_left_alone() -> None:
     assert rig.intake.messages == []
     await rig.settle(100.0)
     assert rig.intake.texts == ["m1"]
+    await rig.feed.stop()
+
+
+# --- a memory that is bounded ---------------------------------------------------------------------
+
+
+async def test_quiet_channels_are_forgotten_and_their_gaps_read_all_the_same() -> None:
+    rig = Rig()
+    rig.feed.release()
+    for id_ in range(1, 101):
+        rig.live(facts(id_, id_, is_person=id_ % 3 != 0))
+        await rig.settle()
+    assert set(rig.feed.unfinished()) == {100}, "what was heard last"
+    assert rig.intake.stored == {str(i): str(i) for i in range(1, 101)}
+    rig.feed.hold()
+    rig.keep(*(facts(id_ + 1_000, id_) for id_ in range(1, 101)))
+    rig.feed.release()
+    rig.live(facts(3_000, 7))
+    for _ in range(20):
+        await rig.settle()
+    assert {f"m{i}" for i in range(1_001, 1_101)} <= set(rig.intake.texts)
+    heard = [message.text for message in rig.intake.messages if message.chat_id == "7"]
+    assert heard == ["m7", "m1007", "m3000"]
+    assert rig.intake.doubles == []
+    assert len(rig.feed.unfinished()) == 1
+    await rig.feed.stop()
+
+
+async def test_a_channel_of_which_the_store_knows_nothing_is_not_forgotten() -> None:
+    rig = Rig()
+    rig.feed.release()
+    for one in (facts(5, 5), Unreadable(6, 5, "{}", "odd"), facts(7, 7), facts(8, 8)):
+        rig.live(one)
+        await rig.settle()
+    assert rig.feed.unfinished() == {5: 6, 8: 8}
+    rig.feed.hold()
+    rig.keep(facts(9, 5))
+    rig.feed.release()
+    await rig.settle()
+    assert [after for channel, after in rig.source.asked if channel == 5] == [6]
+    assert "m9" in rig.intake.texts
+    await rig.feed.stop()
+
+
+async def test_what_comes_while_a_channel_is_being_forgotten_is_taken() -> None:
+    rig = Rig()
+    rig.feed.release()
+    rig.live(facts(1, 1, is_person=False))
+    await rig.settle()
+    rig.intake.gate = asyncio.Event()
+    rig.live(facts(2, 2, is_person=False))
+    await rig.settle()
+    assert rig.intake.events == ["waiting "], "the cursor of the first moves"
+    rig.live(facts(3, 1))
+    await rig.settle()
+    assert rig.intake.events == ["waiting "], "and nothing overtakes it"
+    rig.intake.gate.set()
+    await rig.settle()
+    assert rig.intake.texts[:2] == ["", "m3"]
+    assert rig.intake.stored["1"] == "3"
+    await rig.feed.stop()
+
+
+# --- ids that lie about their time ----------------------------------------------------------------
+
+NOW = id_at(FakeClock().now())
+"""The id of what is sent when the tests begin."""
+FUTURE = (1 << 63) + 5
+
+
+async def test_an_id_from_the_future_hides_nothing_that_comes_after_it() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "10"}
+    rig.feed.release()
+    await rig.settle()
+    rig.live(facts(FUTURE), facts(11))
+    await rig.settle()
+    assert rig.intake.texts == [f"m{FUTURE}", "m11"]
+    assert rig.intake.stored == {"1": "11"}
+    rig.feed.hold()
+    rig.keep(facts(12), facts(13), facts(14), facts(15))
+    rig.feed.release()
+    await rig.settle()
+    assert rig.intake.texts[2:] == ["m12", "m13", "m14", "m15"]
+    rig.live(Unreadable(FUTURE + 1, 1, "{}", "odd"), facts(FUTURE + 2, is_person=False))
+    await rig.settle()
+    rig.feed.hold()
+    rig.keep(facts(16))
+    rig.feed.release()
+    await rig.settle()
+    assert [text for text in rig.intake.texts if text][-1] == "m16"
+    await rig.feed.stop()
+
+
+async def test_an_id_from_the_future_that_waits_hides_nothing_from_the_next_connection() -> None:
+    rig = Rig()
+    rig.feed.live(facts(FUTURE))
+    assert rig.feed.unfinished() == {1: NOW}
+    await rig.feed.stop()
+
+
+async def test_an_id_from_the_future_in_a_page_does_not_end_the_reading() -> None:
+    rig = Rig()
+    rig.intake.stored = {"1": "0"}
+    pages = iter([[facts(1), facts(2), facts(FUTURE)], [facts(3), facts(FUTURE)]])
+
+    async def page(channel_id: int, after: int) -> Sequence[Item]:
+        rig.source.asked.append((channel_id, after))
+        return next(pages)
+
+    rig.source.page = page  # type: ignore[method-assign]
+    rig.feed.release()
+    await rig.settle()
+    assert rig.source.asked == [(1, 0), (1, 2)]
+    assert rig.intake.texts == ["m1", "m2", f"m{FUTURE}", "m3"]
+    assert rig.intake.doubles == []
+    assert rig.intake.stored == {"1": "3"}
+    await rig.feed.stop()
+
+
+async def test_where_only_the_future_was_heard_the_cursor_stands_at_now() -> None:
+    rig = Rig()
+    rig.feed.release()
+    rig.live(facts(FUTURE))
+    await rig.settle()
+    assert rig.intake.stored == {"1": str(NOW)}
+    await rig.feed.stop()
+
+
+async def test_a_clock_that_is_behind_makes_nobody_deaf() -> None:
+    rig = Rig()
+    rig.clock.set_wall(1_500_000_000.0)
+    rig.intake.stored = {"1": str(NOW)}
+    rig.keep(*(facts(NOW + i) for i in range(1, 9)))
+    rig.feed.release()
+    rig.live(facts(NOW + 9))
+    await rig.settle()
+    assert rig.intake.texts == [f"m{NOW + i}" for i in range(1, 10)]
+    assert rig.intake.stored == {"1": str(NOW)}, "read again at the next start, no more than that"
     await rig.feed.stop()
 
 
