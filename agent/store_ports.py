@@ -410,6 +410,8 @@ class Mailbox(Protocol):
     ) -> tuple[OutboxPart, ...]:
         """Store the parts, once: if there are some already, those are given back unchanged.
 
+        An answer that is over (sent, also as nothing at all, or failed) gets none any more.
+
         Raises:
             StoreError: there is no such answer.
         """

@@ -25,7 +25,7 @@ from storage.codec import clean, clean_json
 from storage.extras import extras_of, with_extras
 from storage.inbox import DEDUPE_SECONDS
 from storage.places import Today, address_of_today, record_of_today
-from storage.repair import is_newer, is_older_edit, state_of_item
+from storage.repair import OVER, is_newer, is_older_edit, state_of_item
 
 
 class MemoryMailbox:
@@ -222,7 +222,7 @@ class MemoryMailbox:
 
     def plan_parts(self, outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
         item = self._item(outbox_id)
-        if item.parts:
+        if item.parts or item.state in OVER:
             return item.parts
         first = self._next_part_id
         self._next_part_id += len(drafts)

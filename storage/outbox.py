@@ -22,7 +22,7 @@ from storage.database import Transaction
 from storage.extras import extras_of, with_extras
 from storage.faultpoint import faultpoint
 from storage.places import address_of_today, today_in
-from storage.repair import state_of_item
+from storage.repair import OVER, state_of_item
 
 _OUTBOX = (
     "SELECT id, conversation_id, platform, bot_id, chat_id, thread_id, reply_to_message_id, text,"
@@ -80,9 +80,9 @@ def owed(db: sqlite3.Connection) -> list[OutboxItem]:
 def plan_parts(
     tx: Transaction, outbox_id: int, drafts: Sequence[PartDraft]
 ) -> tuple[OutboxPart, ...]:
-    _require_outbox(tx, outbox_id)
+    state = _state_of(tx, outbox_id)
     planned = _parts_of(tx, outbox_id)
-    if planned:
+    if planned or state in OVER:
         return planned
     for n, draft in enumerate(drafts):
         tx.execute(
@@ -117,7 +117,7 @@ def mark_part(
 
 
 def fail_outbox(tx: Transaction, outbox_id: int, error: str) -> None:
-    _require_outbox(tx, outbox_id)
+    _state_of(tx, outbox_id)
     error = clean(error)
     tx.execute(
         "UPDATE outbox_parts SET state = 'failed', error = ?"
@@ -129,9 +129,11 @@ def fail_outbox(tx: Transaction, outbox_id: int, error: str) -> None:
     faultpoint("fail_outbox.item")
 
 
-def _require_outbox(tx: Transaction, outbox_id: int) -> None:
-    if tx.execute("SELECT 1 FROM outbox WHERE id = ?", (outbox_id,)).fetchone() is None:
+def _state_of(tx: Transaction, outbox_id: int) -> str:
+    row = tx.execute("SELECT state FROM outbox WHERE id = ?", (outbox_id,)).fetchone()
+    if row is None:
         raise StoreError(f"there is no outbox item {outbox_id}")
+    return str(row[0])
 
 
 def _follow_parts(tx: Transaction, outbox_id: int, error: str | None) -> None:

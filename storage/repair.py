@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from agent.mail import SendState
 from agent.messages import (
@@ -129,6 +130,10 @@ def check_plan(entries: Sequence[Entry], covered_ids: Sequence[int], *, later: i
             allowed.discard(entry.row_id)
     if not entries and not later:
         raise ValueError("a plan without a single message")
+
+
+OVER: Final = ("sent", "failed")
+"""States of an answer that gets no parts any more."""
 
 
 def state_of_item(parts: Sequence[SendState]) -> SendState:

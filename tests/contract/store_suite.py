@@ -837,6 +837,15 @@ class MailboxContract:
         assert await store.plan_parts(item.id, []) == ()
         assert await store.owed() == []
 
+    async def test_an_answer_that_is_over_gets_no_parts(self, store: Store) -> None:
+        nothing = await store.owe(OutboxDraft(CHAT, ""))
+        await store.plan_parts(nothing.id, [])
+        given_up = await store.owe(OutboxDraft(CHAT, "b"))
+        await store.fail_outbox(given_up.id, "too old")
+        for item in (nothing, given_up):
+            assert await store.plan_parts(item.id, [PartDraft({"text": "late"})]) == ()
+        assert await store.owed() == []
+
     async def test_ids_that_never_were(self, store: Store) -> None:
         with pytest.raises(StoreError):
             await store.plan_parts(99, [PartDraft({})])
