@@ -20,7 +20,9 @@ _QUOTED = "[in reply to "
 _FORWARDED = "[forwarded from "
 ENCLOSED = "[attached "
 """So begins what is said of a file (`gateway.turns.enclosed`)."""
-_OPENINGS = (_SIGNED, _QUOTED, _FORWARDED, ENCLOSED, SUMMARY_HEADER.rstrip("]"))
+HEARD = "[heard in it, by a machine: "
+"""So begins what a voice message says (`gateway.turns.hearing`)."""
+_OPENINGS = (_SIGNED, _QUOTED, _FORWARDED, ENCLOSED, HEARD, SUMMARY_HEADER.rstrip("]"))
 """How lines begin that nobody but us may write."""
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
@@ -78,7 +80,7 @@ def user_draft(
     if signed:
         lines.append(f"{_SIGNED}{quoted_name(sender_name)}, user {_identifier(sender_id)}]")
     if quoted_text is not None and not is_blank(quoted_text):
-        lines.append(f"{_QUOTED}{_quote(quoted_text)}]")
+        lines.append(f"{_QUOTED}{quoted_words(quoted_text, MAX_QUOTE_CHARS)}]")
     if forwarded_from is not None:
         lines.append(f"{_FORWARDED}{quoted_name(forwarded_from)}]")
     sent = "\n".join([*lines, _set_off(said)])
@@ -162,8 +164,11 @@ def _identifier(sender_id: str) -> str:
     return re.sub(r"[^\w.:+-]", "", sender_id, flags=re.ASCII)[:64]
 
 
-def _quote(text: str) -> str:
+def quoted_words(text: str, max_chars: int) -> str:
+    """Somebody's words on one line, quoted, for a line that the model reads; "": nothing to see."""
     shown = " ".join(readable(text).split())
-    if len(shown) > MAX_QUOTE_CHARS:
-        shown = shown[:MAX_QUOTE_CHARS] + "…"
+    if is_blank(shown):
+        return ""
+    if len(shown) > max_chars:
+        shown = shown[:max_chars] + "…"
     return json.dumps(shown, ensure_ascii=False)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft, Receipt
 
@@ -97,6 +97,8 @@ class FetchRefused(FetchError):
     """Never: it is gone, or larger than what was allowed."""
 
 
+VOICE: Final = "voice message"
+"""The label of what somebody has spoken into their device."""
 AttachmentKind = Literal["image", "audio", "video", "file"]
 
 

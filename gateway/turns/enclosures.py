@@ -17,11 +17,13 @@ from agent.errors import StoreUnavailable
 from agent.mail import InboxItem
 from agent.media.kinds import CONVERTED_TYPES, SHOWN_TYPES, media_type_of
 from agent.media.pictures import PictureMaker, PictureUnfit
+from agent.media.transcription import Transcriber
 from agent.messages import Part
 from agent.ports import Clock
 from gateway import texts
 from gateway.intake.records import attachments_of
 from gateway.platforms.contract import (
+    VOICE,
     Attachment,
     FetchError,
     FetchRefused,
@@ -38,6 +40,7 @@ from gateway.turns.enclosed import (
     text_part,
     what_it_is,
 )
+from gateway.turns.hearing import Hearing
 
 log = logging.getLogger(__name__)
 
@@ -76,13 +79,18 @@ class Enclosures:
         clock: Clock,
         *,
         pictures: PictureMaker | None = None,
+        transcriber: Transcriber | None = None,
         limits: EnclosureLimits | None = None,
     ) -> None:
-        """``platforms``: by name; looked at when a file is fetched."""
+        """``platforms``: by name; looked at when a file is fetched.
+
+        ``transcriber``: hears voice messages; None: nobody does, and they are files.
+        """
         self._platforms = platforms
         self._attachments = attachments
         self._clock = clock
         self._pictures = pictures or PictureMaker()
+        self._hearing = Hearing(transcriber, clock)
         self._limits = limits or EnclosureLimits()
         self._slots = asyncio.Semaphore(self._limits.at_once_of_all)
 
@@ -189,8 +197,7 @@ class Enclosures:
         media_type = media_type_of(data)
         original = await self._keep(data, item, attachment, media_type, deadline)
         if media_type not in SHOWN_TYPES + CONVERTED_TYPES:
-            remark = "can not be shown" if media_type.startswith("image/") else ""
-            return _Taken((text_part(line_of(attachment, original, remark)),), len(data))
+            return await self._told(attachment, original, data, deadline)
         try:
             shown = await self._pictures.fit(data)
         except PictureUnfit as error:
@@ -201,6 +208,20 @@ class Enclosures:
             copy = await self._keep(shown.data, item, attachment, shown.media_type, deadline)
         line = line_of(attachment, original, f"{shown.original_width} x {shown.original_height}")
         return _Taken((text_part(line), picture_part(copy.name, copy.size_bytes)), len(data))
+
+    async def _told(
+        self, attachment: Attachment, original: StoredFile, data: bytes, deadline: float
+    ) -> _Taken:
+        """What is no picture: a line, and below that of a voice message its words."""
+        if original.media_type.startswith("audio/") and attachment.label == VOICE:
+            heard = await self._hearing.heard(data, original.media_type, deadline)
+            text = "\n".join(
+                filter(None, (line_of(attachment, original, heard.remark), heard.line))
+            )
+        else:
+            is_picture = original.media_type.startswith("image/")
+            text = line_of(attachment, original, "can not be shown" if is_picture else "")
+        return _Taken((text_part(text),), len(data))
 
     async def _keep(
         self,

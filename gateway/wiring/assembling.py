@@ -275,7 +275,9 @@ def assemble(
         delivery=delivery,
         clock=clock,
         accounts=accounts,
-        enclosures=Enclosures(serving, attachments, clock, pictures=pictures),
+        enclosures=Enclosures(
+            serving, attachments, clock, pictures=pictures, transcriber=around.transcriber
+        ),
         previews=delivery.previews(store) if config.gateway.streaming else None,
         approver_for=approvals.approver,
         on_over=ahead.turn_over,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from agent.media.transcription import Transcriber
 from gateway.config.environment import Home, Secrets
 from gateway.platforms.console.adapter import Terminal
 
@@ -20,3 +21,5 @@ class Surroundings:
     """The standard streams, if they are a console."""
     only_console: bool = False
     """``chat``: no other platform."""
+    transcriber: Transcriber | None = None
+    """Hears voice messages; None: they are files like others. For plugins."""

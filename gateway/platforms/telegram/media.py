@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.messages import clean_text
-from gateway.platforms.contract import Attachment, AttachmentKind
+from gateway.platforms.contract import VOICE, Attachment, AttachmentKind
 
 MAX_FILE_BYTES = 20_000_000
 """What Telegram gives to a bot."""
@@ -101,7 +101,7 @@ _FILES: dict[str, Callable[[Any], Attachment | None]] = {
     "photo": _photo,
     "video": _file("video"),
     "video_note": _file("video", "video message"),
-    "voice": _file("audio", "voice message"),
+    "voice": _file("audio", VOICE),
     "audio": _file("audio"),
     "document": _file("file"),
     "sticker": _sticker,
