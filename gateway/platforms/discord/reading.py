@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.messages import clean_text
-from gateway.platforms.contract import Attachment, AttachmentKind
+from gateway.platforms.contract import VOICE, Attachment, AttachmentKind
 from gateway.platforms.discord.convert import Facts, Replied
 from gateway.platforms.discord.files import FileRef
 
@@ -175,7 +175,7 @@ def _attachments(
                 file_name=_text(attachment.get("filename")),
                 media_type=media_type,
                 size_bytes=size if isinstance(size, int) and 0 <= size < 1 << 62 else None,
-                label="voice message" if is_voice else "",
+                label=VOICE if is_voice else "",
             )
         )
     return found
