@@ -277,6 +277,7 @@ NOT_LET_IN = (
 )
 MENU_OUTDATED = "I do not know that one (any more). /help shows what I do know."
 ASKING_AGAIN = "I ask it again."
+NOT_TAKEN = "I was stopping just then and could not take that. Please say it again in a moment."
 PRIVATE_TOO_LATE = (
     "I was too late to show that answer to you alone, and it is not for everybody here. Please ask "
     "me again."
@@ -284,8 +285,8 @@ PRIVATE_TOO_LATE = (
 
 
 def file_not_sent(name: str, why: str) -> str:
-    """A file that belongs to an answer could not go out with it."""
-    return f"I could not send “{name}”: {why}."
+    """A file that belongs to an answer could not go out with it; ``name`` "": it has none."""
+    return f"I could not send {f'“{name}”' if name else 'one of the files'}: {why}."
 
 
 def file_too_large_to_send(size_bytes: int, limit_bytes: int) -> str:

@@ -68,20 +68,19 @@ class Enclosing:
                 yield await self._kept(str(payload["file"]), payload.get("owner"))
 
     async def _kept(self, name: str, owner: str | None) -> Upload:
-        gone = Missing(texts.file_not_sent(name, texts.FILE_NOT_KEPT))
+        shown = ""
         try:
-            if self._attachments is None:
-                raise gone
-            known = await self._attachments.find(name, owner=owner)
-            if known is None:
-                log.warning("no such file of theirs", extra={"file": name})
-                raise gone
+            known = None
+            if self._attachments is not None:
+                known = await self._attachments.find(name, owner=owner)
+            if self._attachments is None or known is None:
+                raise LookupError(name)
             shown = safe_name(known.file_name, name)
             _check(shown, known.size_bytes)
             data = await self._attachments.read(name)
         except LookupError:
-            log.warning("a file to be sent is gone", extra={"file": name})
-            raise gone from None
+            log.warning("a file to be sent is not there", extra={"file": name})
+            raise Missing(texts.file_not_sent(shown, texts.FILE_NOT_KEPT)) from None
         except StoreUnavailable as exc:
             raise SendUnavailable("the file can not be read now") from exc
         _check(shown, len(data))
