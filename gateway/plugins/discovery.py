@@ -69,6 +69,12 @@ class Found:
         return tuple(dict.fromkeys((self.key, self.manifest.name, *folder)))
 
     @property
+    def names_of_provider(self) -> tuple[str, ...]:
+        """What ``memory.provider`` may call it: its folder's name, or its own."""
+        folder = (self.folder.name,) if self.folder is not None else ()
+        return tuple(dict.fromkeys((*folder, self.manifest.name)))
+
+    @property
     def where(self) -> str:
         """For people: the folder (and where it leads), or the package."""
         if self.folder is not None:
