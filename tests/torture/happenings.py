@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tests.acceptance.places import Place
 from tests.torture.facts import Fact, Telling
-from tests.torture.places import Place
 
 HUMAN_SECONDS = 0.15
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from gateway.texts import GOES_ON, STOPPED_HERE
 from tests.acceptance.harness import World
+from tests.acceptance.places import Place
 from tests.acceptance.talk import with_marks
 from tests.fakes.anthropic_server.units import blocks_of
 from tests.fakes.store_invariants import check_invariants
 from tests.torture.facts import TAG, Fact, Telling, people_say, tools_say
-from tests.torture.places import Place
 
 
 class Judge:

@@ -20,10 +20,10 @@ from tests.acceptance.harness import (
     World,
     eventually,
 )
+from tests.acceptance.places import DiscordPlace, Place, TelegramPlace
 from tests.torture.facts import Telling
 from tests.torture.happenings import HAPPENINGS, Stage, decide, plain
 from tests.torture.judge import Judge
-from tests.torture.places import DiscordPlace, Place, TelegramPlace
 
 ANSWER_SECONDS = 90.0
 LONGEST_LIFE_SECONDS = 1.5
