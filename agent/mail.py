@@ -100,6 +100,8 @@ class OutboxDraft:
     """The message that shows a preview of it: the answer takes its place."""
     decides: bool = False
     """It says what came of a button: those of that message are of no use any more."""
+    aside: bool = False
+    """It only concerns whoever pressed: shown to nobody else where the platform can do that."""
     asks: bool = False
     """Part of this process waits for an answer to it: not sent any more once nobody does."""
 

@@ -25,6 +25,8 @@ def extras_of(draft: OutboxDraft) -> dict[str, Any]:
         extras["edits"] = draft.edits_message_id
     if draft.decides:
         extras["decides"] = True
+    if draft.aside:
+        extras["aside"] = True
     if draft.asks:
         extras["asks"] = True
     return extras
@@ -40,6 +42,7 @@ def with_extras(draft: OutboxDraft, extras: Mapping[str, Any]) -> OutboxDraft:
         interaction=extras.get("interaction"),
         edits_message_id=extras.get("edits"),
         decides=extras.get("decides") is True,
+        aside=extras.get("aside") is True,
         asks=extras.get("asks") is True,
     )
 

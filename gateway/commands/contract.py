@@ -128,6 +128,8 @@ class Said:
     buttons: tuple[Button, ...] = ()
     decides: bool = False
     """If it was a button: those of that message are of no use any more."""
+    aside: bool = False
+    """If it was a button: this only concerns whoever pressed it."""
 
 
 Answer = str | Said | Settled | AskAgain

@@ -56,9 +56,9 @@ class Commanding:
             case str():
                 draft = answer_to(item.record, answer, "command")
                 await self._settling.answer([item], draft, stop)
-            case Said(text, buttons, decides):
+            case Said(text, buttons, decides, aside):
                 draft = answer_to(item.record, text, "command")
-                draft = replace(draft, buttons=buttons, decides=decides)
+                draft = replace(draft, buttons=buttons, decides=decides, aside=aside)
                 await self._settling.answer([item], draft, stop)
             case None:
                 pass  # if the row is still new, the command runs again at the next start

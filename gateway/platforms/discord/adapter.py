@@ -41,9 +41,10 @@ from gateway.platforms.discord.health import Health
 from gateway.platforms.discord.native.hooks import Hooks
 from gateway.platforms.discord.native.menu import Publishing
 from gateway.platforms.discord.native.pressing import Presses
+from gateway.platforms.discord.out.buttons import Buttons
 from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.outgoing import Outgoing, channel_of, number_of
-from gateway.platforms.discord.out.parcels import Packing
+from gateway.platforms.discord.out.parcels import MOST_BYTES, Packing
 from gateway.platforms.discord.out.planning import plan
 from gateway.platforms.discord.out.previews import Previews
 from gateway.platforms.discord.out.refusals import NoSuchReference
@@ -82,7 +83,8 @@ class DiscordPlatform:
         self._direct = Direct(settings.api_base, settings.token)
         self._hooks = Hooks(self._direct)
         self._previews = Previews(self._direct, nonce_scope)
-        self._packing = Packing(attachments, limit_bytes=settings.upload_limit_bytes)
+        self._buttons = Buttons(self._direct)
+        self._packing = Packing(attachments)
         self._publishing = Publishing(menu, remembered, clock)
         self._client: DiscordClient | None = None
         self._cdn: Cdn | None = None
@@ -112,7 +114,8 @@ class DiscordPlatform:
 
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")
-        session = _Session(Health(report, self._clock), self._publish)
+        health = Health(report, self._clock, remark=lambda: self._publishing.trouble)
+        session = _Session(health, self._publish)
         client = DiscordClient(self._settings, session, self._clock, self._withheld)
         try:
             await client.login()
@@ -152,7 +155,15 @@ class DiscordPlatform:
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         self._check_bot(address)
         channel_id, client = channel_of(address), self._sender()
-        outgoing = Outgoing(client.sending, self._hooks, self._packing, self._nonce_scope)
+        paid_for = client.asking.upload_limit_bytes(channel_id) or 0
+        outgoing = Outgoing(
+            client.sending,
+            self._hooks,
+            self._buttons,
+            self._packing,
+            min(max(self._settings.upload_limit_bytes, paid_for), MOST_BYTES),
+            self._nonce_scope,
+        )
         sent = await outgoing.send(address, part, repeat=repeat)
         if not sent.quiet:
             self._remember_last(channel_id, sent.message_id)
@@ -186,6 +197,13 @@ class DiscordPlatform:
             return None
         await self._previews.change(channel_id, shown, text)
         return message_id
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        self._check_bot(address)
+        self._sender()
+        message = number_of(message_id)
+        if message is not None:
+            await self._buttons.take(channel_of(address), message)
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         ref = parse_ref(attachment.ref)

@@ -78,9 +78,13 @@ class Lines:
 class Health:
     """Says the worse of what it knows: the supervisor takes only one."""
 
-    def __init__(self, report: Report, clock: Clock) -> None:
+    def __init__(
+        self, report: Report, clock: Clock, *, remark: Callable[[], str] = lambda: ""
+    ) -> None:
+        """``remark``: what is worth knowing while all is well; empty: nothing."""
         self._report = report
         self._clock = clock
+        self._remark = remark
         self._connected: bool | None = None
         self._store_ok = True
         self._said_at = clock.monotonic()
@@ -111,4 +115,4 @@ class Health:
         elif not self._store_ok:
             self._report(PlatformState.DEGRADED, NO_STORE)
         else:
-            self._report(PlatformState.RUNNING, "")
+            self._report(PlatformState.RUNNING, self._remark())

@@ -8,7 +8,9 @@ from typing import Any
 from tests.fakes.discord_server import errors
 from tests.fakes.discord_server.errors import ApiError
 
-FILE_LIMIT = 10 << 20
+_MB = 1 << 20
+FILE_LIMITS = {0: 10 * _MB, 1: 10 * _MB, 2: 50 * _MB, 3: 100 * _MB}
+"""Of one file, by what a guild's members pay for."""
 MAX_FILES = 10
 _COMMAND_NAME = re.compile(r"[-_'\w]{1,32}")
 _ROW, _BUTTON = 1, 2
@@ -78,6 +80,11 @@ def _values_problem(where: str, option: dict[str, Any]) -> ApiError | None:
     choices = option.get("choices") or []
     if len(choices) > 25:
         return errors.too_long(f"{where}.choices", 25)
+    names = [choice.get("name") for choice in choices]
+    if len(set(names)) < len(names):
+        text = "Option choice names must be unique"
+        code = "APPLICATION_COMMAND_OPTIONS_CHOICE_NAME_ALREADY_EXISTS"
+        return errors.invalid_form(f"{where}.choices", code, text)
     for n, choice in enumerate(choices):
         for key in ("name", "value"):
             if not 1 <= len(str(choice.get(key, ""))) <= 100:
@@ -134,13 +141,17 @@ def _check_button(where: str, button: dict[str, Any], ids: set[str]) -> None:
     ids.add(custom_id)
 
 
-def check_files(body: dict[str, Any], files: list[tuple[str, bytes, str]]) -> None:
+def check_files(
+    body: dict[str, Any], files: list[tuple[str, bytes, str]], *, premium_tier: int = 0
+) -> None:
     """Each within the limit, and each that the body names is there."""
-    if any(len(data) > FILE_LIMIT for _, data, _ in files):
+    if any(len(data) > FILE_LIMITS[premium_tier] for _, data, _ in files):
         raise ApiError(413, 40005, "Request entity too large")
     if len(files) > MAX_FILES:
         raise errors.too_long("files", MAX_FILES)
     for one in body.get("attachments") or []:
+        if len(str(one.get("description") or "")) > 1024:
+            raise errors.too_long("attachments.description", 1024)
         id_ = str(one.get("id", ""))
         if not id_.isdecimal():
             raise errors.not_a_snowflake("attachments.id", id_)

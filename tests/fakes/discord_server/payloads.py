@@ -194,7 +194,7 @@ def guild_facts(guild: Guild) -> dict[str, Any]:
         "safety_alerts_channel_id": None,
         "max_members": 500000,
         "vanity_url_code": None,
-        "premium_tier": 0,
+        "premium_tier": guild.premium_tier,
         "premium_subscription_count": 0,
         "premium_progress_bar_enabled": False,
         "preferred_locale": "en-US",

@@ -209,7 +209,9 @@ class Rest:
         request[FILES] = []
         if request.content_type == "multipart/form-data":
             form = await request.post()
-            raw = str(form.get("payload_json", "{}"))
+            said = form.get("payload_json", "{}")
+            # With a content type of its own, as Discord's page has it, it is no text to aiohttp.
+            raw = said.decode() if isinstance(said, bytes | bytearray) else str(said)
             for value in form.values():
                 if isinstance(value, web.FileField):
                     kind = value.content_type or "application/octet-stream"
@@ -522,7 +524,7 @@ class Rest:
         content = _content(body) or ""
         if interaction is None:
             self._check_attach(channel, request[FILES])
-        check_files(body, request[FILES])
+        check_files(body, request[FILES], premium_tier=self._premium_tier(channel))
         check_components(body.get("components") or [])
         _check_filled(content, body, request[FILES])
         reference = self._reference(channel, body)
@@ -553,6 +555,10 @@ class Rest:
         )
         self._record(message, content, body, kind, request[FILES])
         return self.world.post(channel, message)
+
+    def _premium_tier(self, channel: Channel) -> int:
+        guild = self.world.guild_of(channel)
+        return 0 if guild is None else guild.premium_tier
 
     def _check_attach(self, channel: Channel, files: list[Any]) -> None:
         if files and not self.world.may(channel, "attach"):
@@ -627,7 +633,8 @@ class Rest:
     def _edited(self, request: web.Request, message: Message) -> None:
         body = _object(request)
         content = _content(body)
-        check_files(body, request[FILES])
+        channel = self.world.channels[message.channel_id]
+        check_files(body, request[FILES], premium_tier=self._premium_tier(channel))
         check_components(body.get("components") or [])
         new: dict[str, Any] = {
             name: body[name] or [] for name in ("embeds", "components") if name in body
@@ -639,7 +646,6 @@ class Rest:
         if "attachments" in body:
             kept = {str(one.get("id")) for one in body["attachments"] or []}
             new["attachments"] = [one for one in message.attachments if one["id"] in kept]
-        channel = self.world.channels[message.channel_id]
         added = [self.world.attach(channel, *one) for one in request[FILES]]
         if added:
             new["attachments"] = [*new.get("attachments", message.attachments), *added]

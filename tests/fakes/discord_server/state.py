@@ -98,6 +98,8 @@ class Guild:
     roles: dict[int, Role] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
     channels: list[int] = field(default_factory=list)
+    premium_tier: int = 0
+    """How much its members pay for: larger files, among other things."""
 
 
 @dataclass

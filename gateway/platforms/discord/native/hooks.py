@@ -8,12 +8,15 @@ from gateway.platforms.contract import SendUnknown
 from gateway.platforms.discord.native.pressed import Key
 from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.parcels import EPHEMERAL, Parcel
-from gateway.platforms.discord.out.refusals import TOO_LARGE, Refusal, TooLarge
+from gateway.platforms.discord.out.refusals import Refusal, send_error
 from gateway.platforms.discord.reading import id_of
 
 MESSAGE, DEFERRED_MESSAGE, DEFERRED_UPDATE, COMPLETIONS = 4, 5, 6, 8
 """Types of callbacks."""
 ACKNOWLEDGED_ALREADY = 40060
+_GONE_STATUSES = {401, 403, 404}
+_GONE_CODES = {ACKNOWLEDGED_ALREADY, 50027}
+"""… and a token that is invalid."""
 _UPLOAD_SECONDS = 90.0
 _USUAL_SECONDS = 20.0
 
@@ -56,7 +59,8 @@ class Hooks:
         """Let the answer that was announced say this; said again it changes nothing. Its id.
 
         Raises:
-            KeyGone, TooLarge, SendError
+            KeyGone: there is nothing to fill in (any more).
+            SendError: the matching class.
         """
         body = parcel.body()
         body.setdefault("attachments", [])
@@ -66,7 +70,8 @@ class Hooks:
         """One more message; said again it stands there twice. Its id.
 
         Raises:
-            KeyGone, TooLarge, SendError
+            KeyGone: nothing can follow it (any more).
+            SendError: the matching class.
         """
         body = parcel.body(quiet=key.quiet)
         return await self._message("POST", f"{_hook(key)}?wait=true", body, parcel)
@@ -87,9 +92,10 @@ class Hooks:
                 method, path, body, parcel, signed=False, timeout_seconds=seconds
             )
         except Refusal as exc:
-            if exc.status == 413 or exc.code == TOO_LARGE:
-                raise TooLarge(str(exc)) from None
-            raise KeyGone(exc.code, str(exc)) from None
+            if exc.status in _GONE_STATUSES or exc.code in _GONE_CODES:
+                raise KeyGone(exc.code, str(exc)) from None
+            # It is what is said that is refused, and would be elsewhere.
+            raise send_error(exc.status, exc.code, str(exc)) from None
 
 
 def _hook(key: Key) -> str:

@@ -31,6 +31,13 @@ LONGEST_BAN_SECONDS = 24 * 3600.0
 MAX_COMMANDS = 100
 TEXT_CHARS = 100
 MAX_CHOICES = 25
+FAILURES_TOLD = 3
+NOT_YET = "discord takes no menu of commands right now; tried again later, typed commands work"
+REFUSED = "discord refuses the menu of commands; typed commands work"
+MISSING_SCOPE = (
+    "discord refuses the menu of commands; typed commands work (invite the bot again with the "
+    "scopes bot and applications.commands)"
+)
 _REQUEST_SECONDS = 30.0
 _NAME = re.compile(r"[-_a-z0-9]{1,32}")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
@@ -41,7 +48,8 @@ _ONLY_GUILD_ADMINS = "0"
 
 def payload_of(menu: Sequence[MenuEntry]) -> list[dict[str, Any]]:
     """The menu as Discord takes it (pure)."""
-    return [_command(entry) for entry in menu[:MAX_COMMANDS] if _NAME.fullmatch(entry.name)]
+    by_name = {entry.name: entry for entry in menu if _NAME.fullmatch(entry.name)}
+    return [_command(entry) for entry in list(by_name.values())[:MAX_COMMANDS]]
 
 
 def _command(entry: MenuEntry) -> dict[str, Any]:
@@ -62,7 +70,7 @@ def _options(usage: str) -> list[dict[str, Any]]:
     inside = usage.strip().strip("[]<>").strip()
     if not inside:
         return []
-    words = [word.strip() for word in inside.split("|")]
+    words = list(dict.fromkeys(word.strip() for word in inside.split("|")))
     is_choice = 1 < len(words) <= MAX_CHOICES and all(words)
     name = "setting" if is_choice else _NOT_IN_NAMES.sub("-", inside.lower()).strip("-")
     option: dict[str, Any] = {
@@ -121,6 +129,8 @@ class Publishing:
         self._task: asyncio.Task[None] | None = None
         self._settled: set[int] = set()
         """Applications whose menu is known to be right, or hopeless, in this process."""
+        self.trouble = ""
+        """Why there is no menu, or an old one; empty: all is well, or not yet known."""
 
     def ready(self, direct: Direct, application_id: int) -> None:
         """The bot is there; said again, and while it is being published, nothing happens."""
@@ -156,6 +166,8 @@ class Publishing:
             except (SendError, StoreError) as exc:
                 log.warning("the menu is not published yet", extra={"error": str(exc)})
                 failures += 1
+                if failures >= FAILURES_TOLD:
+                    self.trouble = NOT_YET
                 pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(failures, 10))
         self._settled.add(application_id)
 
@@ -178,12 +190,15 @@ class Publishing:
         except SendFlood as exc:
             seconds = min(max(1.0, exc.retry_after_seconds), LONGEST_BAN_SECONDS)
             log.warning("discord wants no menu now", extra={"seconds": seconds})
+            self.trouble = NOT_YET
             banned = _Note(note.fingerprint, self._clock.now() + seconds)
             await remembered.set_fact(name, str(banned))
             return seconds
         except Refusal as exc:
             log.error("discord does not take the menu of commands", extra={"error": str(exc)})
+            self.trouble = MISSING_SCOPE if exc.status in (401, 403) else f"{REFUSED}: {exc.text}"
             return None
+        self.trouble = ""
         log.info("menu published", extra={"commands": len(self._payload)})
         await remembered.set_fact(name, str(_Note(mark)))
         return None

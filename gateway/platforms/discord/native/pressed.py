@@ -10,6 +10,7 @@ from typing import Any, Literal
 from agent.messages import clean_text
 from gateway.intake.commands import parse_command
 from gateway.platforms.discord.convert import Facts
+from gateway.platforms.discord.out.parcels import EPHEMERAL
 from gateway.platforms.discord.reading import (
     GROUP_DIRECT,
     THREADS,
@@ -26,7 +27,7 @@ _CHAT_INPUT, _BUTTON_COMPONENT = 1, 2
 _BETWEEN_PEOPLE = 2
 """The context of a chat in which the bot itself is not."""
 _TOKEN = re.compile(r"[A-Za-z0-9_.:=+-]{1,1000}")
-_KEY = re.compile(r"(\d{1,20})/(\d{1,20})/([^/]+)/([a-z]*)")
+_KEY = re.compile(r"(\d{1,20})/(\d{1,20})/([^/]+)/([a-z]*)(?:/(\d{1,20}))?")
 
 Kind = Literal["command", "button", "completion", "other"]
 
@@ -44,11 +45,14 @@ class Key:
     """Only whoever asked sees the answer …"""
     private: bool = False
     """… and where that is not possible any more, nobody does."""
+    pressed_id: int | None = None
+    """The message with the button."""
 
     def __str__(self) -> str:
         told = {"b": self.is_press, "q": self.quiet, "p": self.private}
         flags = "".join(flag for flag, is_set in told.items() if is_set)
-        return f"{self.application_id}/{self.interaction_id}/{self.token}/{flags}"
+        below = "" if self.pressed_id is None else f"/{self.pressed_id}"
+        return f"{self.application_id}/{self.interaction_id}/{self.token}/{flags}{below}"
 
 
 def parse_key(text: object) -> Key | None:
@@ -56,8 +60,16 @@ def parse_key(text: object) -> Key | None:
     match = _KEY.fullmatch(text) if isinstance(text, str) else None
     if match is None or not _TOKEN.fullmatch(match[3]):
         return None
-    flags = match[4]
-    return Key(int(match[1]), int(match[2]), match[3], "b" in flags, "q" in flags, "p" in flags)
+    flags, below = match[4], match[5]
+    return Key(
+        int(match[1]),
+        int(match[2]),
+        match[3],
+        is_press="b" in flags,
+        quiet="q" in flags,
+        private="p" in flags,
+        pressed_id=None if below is None else int(below),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +121,13 @@ def read_pressed(payload: object) -> Pressed:
     )
     return Pressed(
         kind=_KINDS.get(kind, "other") if isinstance(kind, int) else "other",
-        key=Key(_required(event, "application_id"), id_, token, is_press=kind == BUTTON),
+        key=Key(
+            _required(event, "application_id"),
+            id_,
+            token,
+            is_press=kind == BUTTON,
+            pressed_id=_pressed_id(event) if kind == BUTTON else None,
+        ),
         facts=facts,
         name=name,
         among_others=guild_id is not None,
@@ -159,6 +177,14 @@ def _mentions(event: dict[str, Any]) -> dict[int, str]:
         for key, user in _dict(resolved.get("users")).items()
         if (user_id := id_of(key)) is not None
     }
+
+
+def _pressed_id(event: dict[str, Any]) -> int | None:
+    """The message with the button, if it stands in the channel: others are nobody's to change."""
+    message = _dict(event.get("message"))
+    flags = message.get("flags")
+    is_quiet = isinstance(flags, int) and flags & EPHEMERAL
+    return None if is_quiet else id_of(message.get("id"))
 
 
 def _required(fields: dict[str, Any], name: str) -> int:

@@ -11,7 +11,13 @@ from agent.errors import StoreUnavailable
 from agent.ports import Clock
 from gateway import texts
 from gateway.commands.menu import MenuEntry
-from gateway.platforms.contract import InboundMessage, Intake, SendError, SendFlood
+from gateway.platforms.contract import (
+    InboundMessage,
+    Intake,
+    SendError,
+    SendFlood,
+    SendRefused,
+)
 from gateway.platforms.discord.convert import Facts
 from gateway.platforms.discord.native.hooks import (
     ACKNOWLEDGED_ALREADY,
@@ -59,6 +65,8 @@ class Presses:
         self._tasks = TaskOwner(clock)
         self._newest: dict[int, asyncio.Future[None]] = {}
         """By channel: done once the newest interaction in it has been said."""
+        self._unsaid: dict[int, Key] = {}
+        """Acknowledged and not taken by the store yet, by the id of the interaction."""
         self._refusals = 0
 
     def pressed(self, payload: object) -> None:
@@ -69,7 +77,13 @@ class Presses:
             log.exception("interaction could not be taken")
 
     async def stop(self) -> None:
-        """What is acknowledged gets a moment to be stored."""
+        """What is acknowledged gets a moment to be stored; else it is told that it was not."""
+        if await self._tasks.wait(STOP_SECONDS):
+            return
+        unsaid = list(self._unsaid.values())
+        await self._tasks.cancel(1.0)
+        for key in unsaid:
+            self._tasks.spawn(self._close(replace(key, quiet=True), texts.NOT_TAKEN), name="unsaid")
         if not await self._tasks.wait(STOP_SECONDS):
             await self._tasks.cancel(1.0)
 
@@ -138,10 +152,12 @@ class Presses:
                     await self._acknowledge(key, MESSAGE, texts.ASKING_AGAIN)
                 else:
                     await self._acknowledge(key, DEFERRED_MESSAGE)
+                self._unsaid[key.interaction_id] = key
                 if before is not None:
                     await asyncio.wait({before})
                 await self._say(key, replace(message, interaction=None if asks_again else str(key)))
             finally:
+                self._unsaid.pop(key.interaction_id, None)
                 said.set_result(None)
                 if self._newest.get(channel_id) is said:
                     del self._newest[channel_id]
@@ -165,6 +181,9 @@ class Presses:
                     return  # by a try of which nobody heard
                 told = {"code": exc.code, "interaction_id": key.interaction_id}
                 log.warning("interaction could not be acknowledged", extra=told)
+                return
+            except SendRefused as exc:
+                log.error("interaction could not be acknowledged", extra={"error": str(exc)})
                 return
             except SendError as exc:
                 pause = exc.retry_after_seconds if isinstance(exc, SendFlood) else RETRY_SECONDS

@@ -6,12 +6,25 @@ import logging
 from dataclasses import dataclass, replace
 
 from gateway import texts
-from gateway.platforms.contract import Address, OutboxPart, SendRefused
+from gateway.platforms.contract import (
+    Address,
+    ChatGone,
+    EditRefused,
+    OutboxPart,
+    SendError,
+    SendRefused,
+)
 from gateway.platforms.discord.native.hooks import Hooks, KeyGone
 from gateway.platforms.discord.native.pressed import Key, parse_key
+from gateway.platforms.discord.out.buttons import Buttons
 from gateway.platforms.discord.out.looking import Looked
 from gateway.platforms.discord.out.parcels import CONTENT_CHARS, Packing, Parcel
-from gateway.platforms.discord.out.refusals import NoSuchReference, TooLarge
+from gateway.platforms.discord.out.refusals import (
+    BadButtons,
+    MissingRight,
+    NoSuchReference,
+    TooLarge,
+)
 from gateway.platforms.discord.out.sending import Sending
 from gateway.platforms.discord.render import nonce
 
@@ -33,25 +46,52 @@ class Outgoing:
 
     sending: Sending
     hooks: Hooks
+    buttons: Buttons
     packing: Packing
+    limit_bytes: int
+    """Of one file, in the chat that is sent to."""
     nonce_scope: str
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool) -> Sent:
         """As `gateway.platforms.contract.Platform.send`."""
-        parcel = await self.packing.pack(part.payload)
+        async with self.packing.packed(part.payload, self.limit_bytes) as parcel:
+            sent = await self._in_some_form(address, part, parcel, repeat=repeat)
+        if part.payload.get("decides"):
+            await self._take_pressed_buttons(address, part)
+        return sent
+
+    async def _in_some_form(
+        self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool
+    ) -> Sent:
+        """Without what Discord refuses the message for: the words arrive whatever becomes of it."""
+        while True:
+            try:
+                return await self._send(address, part, parcel, repeat=repeat)
+            except SendRefused as exc:
+                less = _with_less(parcel, exc)
+                if less is None:
+                    raise
+                log.warning(
+                    "sent with less than was meant to go out",
+                    extra={"part_id": part.id, "error": str(exc)},
+                )
+                parcel = less
+
+    async def _take_pressed_buttons(self, address: Address, part: OutboxPart) -> None:
+        key = parse_key(part.payload.get("interaction"))
+        if key is None or key.pressed_id is None:
+            return
         try:
-            return await self._send(address, part, parcel, repeat=repeat)
-        except TooLarge:
-            if not parcel.files:
-                raise
-            log.warning("files were too large for discord", extra={"part_id": part.id})
-            parcel = self.packing.without_files(parcel)
-            return await self._send(address, part, parcel, repeat=repeat)
+            await self.buttons.take(channel_of(address), key.pressed_id)
+        except (SendError, EditRefused) as exc:
+            log.debug("buttons stay", extra={"error": str(exc)})
 
     async def _send(
         self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool
     ) -> Sent:
         key = parse_key(part.payload.get("interaction"))
+        if key is not None and key.is_press and part.payload.get("aside"):
+            key = replace(key, quiet=True)
         mark = nonce(self.nonce_scope, part.id)
         if key is not None:
             try:
@@ -135,6 +175,18 @@ class Outgoing:
         before = number_of(part.follows_message_id)
         after = before if before is not None else reply_to
         return await self.sending.find_own(channel_of(address), looked, after)
+
+
+def _with_less(parcel: Parcel, exc: SendRefused) -> Parcel | None:
+    """What is left out after this refusal; None: it was neither the files nor the buttons."""
+    if isinstance(exc, ChatGone) and not isinstance(exc, MissingRight):
+        return None
+    if parcel.rows and (isinstance(exc, BadButtons) or not parcel.files):
+        return None if isinstance(exc, MissingRight) else replace(parcel, rows=())
+    if not parcel.files:
+        return None
+    # Of several that are too large together, the largest is in the way of the others.
+    return parcel.without_largest() if isinstance(exc, TooLarge) else parcel.without_files()
 
 
 def channel_of(address: Address) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +15,18 @@ from agent.errors import StoreUnavailable
 from agent.messages import clean_text
 from gateway import texts
 from gateway.platforms.contract import SendUnavailable
+from gateway.platforms.discord.out.rows import rows_of
 
 MAX_FILES = 5
 """In one message; Discord takes twice as many, all of which are in memory at once."""
-MAX_ROWS, ROW_BUTTONS = 5, 5
-LABEL_CHARS, CUSTOM_ID_CHARS = 80, 100
+AT_ONCE = 2
+"""So many messages with files are in memory at one time."""
+MOST_BYTES = 25 << 20
+"""Of one file, however much a server has paid for."""
 FILE_NAME_CHARS = 100
+DESCRIPTION_CHARS = 1_024
 CONTENT_CHARS = 2_000
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
-_GREEN, _RED, _GREY = 3, 4, 2
-_STYLES = {"/approve": _GREEN, "/deny": _RED}
 _ODD_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')
 
 
@@ -33,6 +37,8 @@ class Enclosed:
     name: str
     data: bytes
     media_type: str
+    description: str = ""
+    """What it is called, where Discord shows another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,25 @@ class Parcel:
         }
         if self.files:
             body["attachments"] = [
-                {"id": n, "filename": file.name} for n, file in enumerate(self.files)
+                {"id": n, "filename": file.name}
+                | ({"description": file.description} if file.description else {})
+                for n, file in enumerate(self.files)
             ]
         return body
+
+    def without_files(self) -> Parcel:
+        """The same in words, where Discord does not take the files after all."""
+        return self._without(self.files)
+
+    def without_largest(self) -> Parcel:
+        """The same without the largest file, in words instead."""
+        return self._without((max(self.files, key=lambda file: len(file.data)),))
+
+    def _without(self, left_out: Sequence[Enclosed]) -> Parcel:
+        lines = [texts.file_not_sent(file.name, texts.FILE_NOT_TAKEN) for file in left_out]
+        content = "\n".join([self.content, *lines]).strip()[:CONTENT_CHARS]
+        left = tuple(f for f in self.files if not any(f is other for other in left_out))
+        return Parcel(content, self.rows, left)
 
     def form(self, body: Mapping[str, Any], opened: Sequence[Any]) -> list[dict[str, Any]]:
         """The fields of a form that carries this body and the files (`aiohttp.FormData`).
@@ -93,21 +115,31 @@ class Parcel:
 class Packing:
     """Puts parcels together."""
 
-    def __init__(self, attachments: Attachments | None, *, limit_bytes: int) -> None:
-        """``attachments``: where kept files lie; ``limit_bytes``: of one file."""
+    def __init__(self, attachments: Attachments | None) -> None:
+        """``attachments``: where kept files lie."""
         self._attachments = attachments
-        self._limit_bytes = limit_bytes
+        self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def pack(self, payload: Mapping[str, Any]) -> Parcel:
-        """What a planned part (`render`) says. What can not go out with it is said in words.
+    @asynccontextmanager
+    async def packed(self, payload: Mapping[str, Any], limit_bytes: int) -> AsyncIterator[Parcel]:
+        """What a planned part says, while it goes out. What can not go with it is said in words.
+
+        ``limit_bytes``: of one file.
 
         Raises:
             SendUnavailable: the files can not be read now.
         """
+        if not payload.get("files"):
+            yield await self._pack(payload, limit_bytes)
+            return
+        async with self._room:
+            yield await self._pack(payload, limit_bytes)
+
+    async def _pack(self, payload: Mapping[str, Any], limit_bytes: int) -> Parcel:
         files: list[Enclosed] = []
         missing: list[str] = []
         for name in payload.get("files") or ():
-            found = await self._kept(str(name))
+            found = await self._kept(str(name), payload.get("owner"), limit_bytes)
             if isinstance(found, Enclosed):
                 files.append(found)
             else:
@@ -122,30 +154,33 @@ class Packing:
             content = "\n".join([content, *missing]).strip()[:CONTENT_CHARS]
         return Parcel(content, tuple(rows_of(payload.get("buttons") or ())), tuple(files))
 
-    def without_files(self, parcel: Parcel) -> Parcel:
-        """The same in words, where Discord does not take the files after all."""
-        lines = [texts.file_not_sent(file.name, texts.FILE_NOT_TAKEN) for file in parcel.files]
-        content = "\n".join([parcel.content, *lines]).strip()[:CONTENT_CHARS]
-        return Parcel(content, parcel.rows)
-
-    async def _kept(self, name: str) -> Enclosed | str:
+    async def _kept(self, name: str, owner: str | None, limit_bytes: int) -> Enclosed | str:
         """A kept file, or in words why it does not go out."""
         if self._attachments is None:
             return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
         try:
-            known = await self._attachments.find(name)
+            known = await self._attachments.find(name, owner=owner)
             if known is None:
                 return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
             shown = shown_name(known.file_name or name)
-            if known.size_bytes > self._limit_bytes:
+            if known.size_bytes > limit_bytes:
                 return texts.file_not_sent(
-                    shown, texts.file_too_large_to_send(known.size_bytes, self._limit_bytes)
+                    shown, texts.file_too_large_to_send(known.size_bytes, limit_bytes)
                 )
-            return Enclosed(shown, await self._attachments.read(name), known.media_type)
+            if not known.size_bytes:
+                return texts.file_not_sent(shown, texts.FILE_EMPTY)
+            data = await self._attachments.read(name)
+            return Enclosed(shown, data, known.media_type, _description(known.file_name, shown))
         except LookupError:
             return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
         except StoreUnavailable as exc:
             raise SendUnavailable("a file can not be read now") from exc
+
+
+def _description(name: str, shown: str) -> str:
+    """The name as people gave it, if Discord would show another one (it keeps plain ones)."""
+    clean = clean_text(name).strip()
+    return "" if clean == shown and shown.isascii() else clean[:DESCRIPTION_CHARS]
 
 
 def shown_name(name: str) -> str:
@@ -157,22 +192,3 @@ def shown_name(name: str) -> str:
     if not dot or len(ending) > 10:
         return plain[:FILE_NAME_CHARS]
     return f"{stem[: FILE_NAME_CHARS - len(ending) - 1]}.{ending}"
-
-
-def rows_of(buttons: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Buttons (label, command) as Discord's rows; pressing one says its command."""
-    labels = {str(command): str(label) for label, command in buttons}
-    made = [
-        {
-            "type": 2,
-            "style": _STYLES.get(command.split(" ")[0], _GREY),
-            "label": (clean_text(label).strip() or command)[:LABEL_CHARS],
-            "custom_id": command,
-        }
-        for command, label in labels.items()
-        if 0 < len(command) <= CUSTOM_ID_CHARS
-    ][: MAX_ROWS * ROW_BUTTONS]
-    return [
-        {"type": 1, "components": made[start : start + ROW_BUTTONS]}
-        for start in range(0, len(made), ROW_BUTTONS)
-    ]

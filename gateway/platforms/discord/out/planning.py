@@ -17,7 +17,8 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     command), below the last text; ``edits``: the message that the first part takes the place of;
     ``files``: names of kept ones of ``owner``, in messages of their own, so that no file keeps
     words back;
-    ``interaction``: by which it is to be answered.
+    ``interaction``: by which it is to be answered; ``aside``: seen by whoever pressed only;
+    ``decides``, of the last part: the buttons that were pressed are of no use any more.
     """
     only_files = is_blank(draft.text) and draft.files and draft.edits_message_id is None
     parts: list[PartDraft] = [] if only_files else render(draft.text)
@@ -36,4 +37,8 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     ]
     if draft.interaction is not None:
         payloads = [{**payload, "interaction": draft.interaction} for payload in payloads]
+        if draft.aside:
+            payloads = [{**payload, "aside": True} for payload in payloads]
+        if draft.decides:
+            payloads[-1]["decides"] = True
     return [PartDraft(payload) for payload in payloads]

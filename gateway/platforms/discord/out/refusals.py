@@ -14,8 +14,8 @@ from gateway.platforms.contract import (
 CLOUDFLARE_SECONDS = 60.0
 """How long it is quiet after a refusal that does not say for how long."""
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
-TOO_LARGE = 40005
-_INVALID_FORM = 50035
+_TOO_LARGE, _INVALID_FORM = 40005, 50035
+_MISSING_RIGHT, _NO_REPLY_WITHOUT_HISTORY = 50013, 160002
 _NOT_EDITABLE = {UNKNOWN_MESSAGE, 30046, 50005, 50083}
 """Gone · edited too often for its age · another bot's · in a thread that is archived."""
 
@@ -38,18 +38,32 @@ class TooLarge(SendRefused):
     """The files are more than Discord takes at once."""
 
 
+class MissingRight(ChatGone):
+    """The bot may not do that there: if it were to send files, then perhaps only those."""
+
+
+class BadButtons(SendRefused):
+    """It is the buttons that Discord does not take."""
+
+
 def send_error(status: int, code: int, text: str) -> Exception:
     """What it means for a message that was to be sent."""
-    if code == UNKNOWN_MESSAGE or (code == _INVALID_FORM and "message_reference" in text.lower()):
+    if code in (UNKNOWN_MESSAGE, _NO_REPLY_WITHOUT_HISTORY):
         return NoSuchReference(text)
+    if code == _INVALID_FORM and "message_reference" in text.lower():
+        return NoSuchReference(text)
+    if code == _INVALID_FORM and ("components" in text.lower() or "custom_id" in text.lower()):
+        return BadButtons(text)
     if status == 429:  # without the proof of coming from Discord itself
         return SendFlood(CLOUDFLARE_SECONDS)
-    if status == 413 or code == TOO_LARGE:
+    if status == 413 or code == _TOO_LARGE:
         return TooLarge(text)
     if status == 401:
         return SendUnavailable(text)
     if status >= 500 or status == 408:
         return SendUnknown(text)
+    if code == _MISSING_RIGHT:
+        return MissingRight(text)
     if status == 403 or code == UNKNOWN_CHANNEL:
         return ChatGone(text)
     return SendRefused(text)
