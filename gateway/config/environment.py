@@ -5,7 +5,7 @@ from __future__ import annotations
 import configparser
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -68,6 +68,16 @@ class Home:
     def workspace(self) -> Path:
         """The folders in which tools may act, one for each person or group."""
         return self.path / "workspace"
+
+    @property
+    def plugins(self) -> Path:
+        """The folder of the operator's plugins."""
+        return self.path / "plugins"
+
+    @property
+    def hermes(self) -> Path:
+        """The home that plugins see: copies, and their own files."""
+        return self.path / "hermes"
 
     @property
     def lock(self) -> Path:
@@ -146,6 +156,30 @@ def read_secrets(env: Mapping[str, str]) -> Secrets:
         anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY"),
         telegram_webhook_secret=_secret(env, "TELEGRAM_WEBHOOK_SECRET"),
     )
+
+
+SECRET_NAMES = (
+    "TELEGRAM_BOT_TOKEN",
+    "DISCORD_BOT_TOKEN",
+    "ANTHROPIC_API_KEY",
+    "TELEGRAM_WEBHOOK_SECRET",
+)
+
+
+def set_up_for_plugins(hermes_home: Path, declared: Collection[str]) -> None:
+    """What plugins find in the environment: their home, and of our secrets those they declare.
+
+    The secrets were read before; nothing reads them from here again. A start of the process begins
+    with the environment of its service manager, so nothing is lost.
+    """
+    os.environ["HERMES_HOME"] = str(hermes_home)
+    # Some write into a home folder of another program unless they are told where.
+    os.environ.setdefault("LCM_DATABASE_PATH", str(hermes_home / "lcm.db"))
+    for name in SECRET_NAMES:
+        if name not in declared:
+            os.environ.pop(name, None)
+            os.environ.pop(f"{name}_FILE", None)
+    os.environ.pop("CREDENTIALS_DIRECTORY", None)
 
 
 def missing_tokens(config: Config, secrets: Secrets) -> list[str]:

@@ -256,7 +256,7 @@ class Sessions(Section):
 class Memory(Section):
     """The memory provider."""
 
-    provider: str | None = None
+    provider: str | None = Field(None, pattern=r"^[a-z0-9_-]+$")
 
 
 class Plugins(Section):
@@ -300,6 +300,13 @@ class Config(Section):
     budget: Budget = Budget()
     logging: Logging = Logging()
 
+    @property
+    def wants_plugins(self) -> bool:
+        """Is there code of others to load?"""
+        return bool(
+            self.plugins.enabled or self.memory.provider or self.context.engine != "compressor"
+        )
+
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str | None) -> str | None:
@@ -339,7 +346,6 @@ NOT_YET: dict[str, str] = {
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
     "memory.provider": "memory providers",
-    "plugins.enabled": "plugins",
     "jobs": "jobs",
 }
 """Keys that are accepted already and whose feature comes with a later release. Setting one is

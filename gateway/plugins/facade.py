@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from agent.daemon_threads import DaemonThreads
+from agent.errors import PosthouseError
 from agent.ports import Clock
 from agent.redact import redact_sensitive_text
 from agent.store_ports import Archive
@@ -96,7 +97,11 @@ class Facade:
 
     async def refresh(self, archive: Archive) -> None:
         """Bring the list of sessions up to date; where that fails, the old one stays."""
-        infos = await archive.list_sessions(limit=MOST_SESSIONS)
+        try:
+            infos = await archive.list_sessions(limit=MOST_SESSIONS)
+        except PosthouseError:
+            log.warning("the list of sessions for plugins could not be read", exc_info=True)
+            return
         facts = tuple(
             SessionFact(
                 i.id, i.parent_session_id, json.dumps({"model": i.model}), i.started_at, i.ended_at

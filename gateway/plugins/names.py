@@ -6,6 +6,14 @@ import re
 from collections.abc import Iterable
 
 BUILT_IN_ENGINE = "compressor"
+OUR_TOOLS = frozenset(
+    {
+        *("current_time", "recall", "open_attachment", "files", "shell"),
+        *("remember", "forget", "fetch_url", "schedule"),
+    }
+)
+"""Tools that are built in, switched on or not."""
+OUR_PLATFORMS = frozenset({"telegram", "discord", "console"})
 
 _CHOSEN = re.compile(r"[a-z0-9_-]{1,64}")
 _PLUGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 _.+-]{0,63}")

@@ -22,11 +22,6 @@ class PluginSettings:
     sections: Mapping[str, Any] = field(default_factory=dict)
     """Whole sections of config.yaml that are named after plugins."""
 
-    @property
-    def wanted(self) -> bool:
-        """Is there anything to load?"""
-        return bool(self.enabled or self.provider or self.engine != BUILT_IN_ENGINE)
-
     def is_disabled(self, found: Found) -> bool:
         """Is it switched off, whatever else stands there?"""
         return listed(found.names, self.disabled)

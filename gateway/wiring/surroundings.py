@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from agent.media.transcription import Transcriber
 from gateway.config.environment import Home, Secrets
@@ -21,5 +22,7 @@ class Surroundings:
     """The standard streams, if they are a console."""
     only_console: bool = False
     """``chat``: no other platform."""
+    plugin_sections: Mapping[str, Any] = field(default_factory=dict)
+    """Sections of config.yaml that are named after plugins, as they stand."""
     transcriber: Transcriber | None = None
     """Hears voice messages; None: they are files like others. For plugins."""

@@ -1,0 +1,92 @@
+"""Owns what people are told of plugins: rows of a list, all there is about one. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gateway.plugins.manager import PluginRecord, PluginState
+from gateway.plugins.settings import PluginSettings
+
+Row = dict[str, Any]
+
+
+def row(record: PluginRecord) -> Row:
+    """All there is about one plugin, for lists, for ``--json`` and over the control socket."""
+    about = record.found.manifest
+    given = record.collected
+    return {
+        "name": record.key,
+        "version": about.version,
+        "description": about.description,
+        "author": about.author,
+        "source": record.found.source.value,
+        "where": record.found.where,
+        "selected_by": record.found.role.value,
+        "state": record.state.value,
+        "reason": record.reason,
+        "seconds": round(record.seconds, 3),
+        "gives": given.gives() if given is not None else [],
+        "remarks": list(record.remarks),
+        "without_effect": list(given.without_effect) if given is not None else [],
+        "trace": list(record.trace),
+    }
+
+
+def rows(records: Iterable[PluginRecord]) -> list[Row]:
+    """In the order of the records."""
+    return [row(record) for record in records]
+
+
+def summary(records: Sequence[PluginRecord], off: str) -> str:
+    """One line for ``posthouse status``."""
+    if off:
+        return "off"
+    loaded = [r.key for r in records if r.state is PluginState.LOADED]
+    failed = [r.key for r in records if r.state in (PluginState.FAILED, PluginState.LATE)]
+    parts = [f"{len(loaded)} loaded ({', '.join(loaded)})" if loaded else "none loaded"]
+    if failed:
+        parts.append(f"{len(failed)} failed ({', '.join(failed)}): `posthouse plugins list`")
+    return "; ".join(parts)
+
+
+def nobody_is_called_so(records: Sequence[PluginRecord], settings: PluginSettings) -> list[str]:
+    """A line for each name in the configuration that no plugin has."""
+    known = {name for record in records for name in record.found.names}
+    lines: list[str] = []
+    for key, names in (
+        ("plugins.enabled", settings.enabled),
+        ("plugins.disabled", settings.disabled),
+    ):
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                lines.append(f"{key} names {name!r}, but there is no such plugin{hint}")
+    lines += [
+        f"plugins.enabled names {r.key}, which is selected by {r.reason} instead"
+        for r in records
+        if r.state is PluginState.NOT_ENABLED and set(r.found.names) & set(settings.enabled)
+    ]
+    return lines
+
+
+def in_words(about: Row) -> str:
+    """All there is about one plugin, for a terminal; not yet made safe for one."""
+    name = f"{about['name']} {about['version']}".strip()
+    lines = [f"{name}: {about['state']}" + (f" ({about['reason']})" if about["reason"] else "")]
+    if about["description"]:
+        lines.append(f"  {about['description']}")
+    lines.append(f"  from: {about['source']}, {about['where']}")
+    lines.append(f"  selected by: {about['selected_by']}")
+    if about["gives"]:
+        lines.append(f"  gives: {', '.join(about['gives'])}")
+    if about["seconds"]:
+        lines.append(f"  took: {about['seconds']:.2f} s to load")
+    lines += [f"  note: {line}" for line in about["remarks"]]
+    if about["without_effect"]:
+        lines.append(f"  without effect here: {', '.join(about['without_effect'])}")
+    if about["trace"]:
+        lines += ["  the end of what it raised:", *(f"    {line}" for line in about["trace"])]
+    return "\n".join(lines)

@@ -1,0 +1,138 @@
+"""Owns how the plugins of a process come to be: found, given their home, loaded. Never raises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TypeVar
+
+from agent.daemon_threads import DaemonThreads
+from agent.ports import Clock
+from agent.store_ports import Archive
+from gateway.commands.registry import ALIASES, COMMANDS
+from gateway.config.environment import environment, set_up_for_plugins
+from gateway.config.models import Config
+from gateway.plugins.discovery import (
+    ENTRY_POINT_GROUP,
+    Found,
+    in_folders,
+    in_packages,
+    is_installed,
+)
+from gateway.plugins.facade import Facade
+from gateway.plugins.importing import BUNDLED
+from gateway.plugins.loading import PluginLoader
+from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
+from gateway.plugins.names import OUR_PLATFORMS, OUR_TOOLS
+from gateway.plugins.report import Row, nobody_is_called_so, rows, summary
+from gateway.plugins.settings import PluginSettings
+from gateway.plugins.taken import TakenNames
+from gateway.wiring.surroundings import Surroundings
+
+T = TypeVar("T")
+
+COLLIDES = (
+    "plugins are off: Hermes Agent itself is installed in posthouse's Python environment, and its "
+    "packages have the names of ours; take it out (pip uninstall hermes-agent)"
+)
+_TRUE = {"1", "true", "yes", "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What the daemon has of its plugins."""
+
+    manager: PluginManager
+    facade: Facade
+    remarks: tuple[str, ...]
+    """About the configuration and the façade: what no single plugin is to blame for."""
+
+    def troubles(self) -> list[str]:
+        """What an operator should know, a line each."""
+        return [*self.manager.troubles(), *self.remarks]
+
+    def summary(self) -> str:
+        """In one line."""
+        return summary(self.manager.records, self.manager.off)
+
+    def rows(self) -> list[Row]:
+        """For `posthouse plugins list`."""
+        return rows(self.manager.records)
+
+
+class PluginHouse:
+    """Finds and loads the plugins of one configuration."""
+
+    def __init__(self, config: Config, around: Surroundings, clock: Clock) -> None:
+        self.settings = PluginSettings(
+            enabled=tuple(config.plugins.enabled),
+            disabled=tuple(config.plugins.disabled),
+            engine=config.context.engine,
+            provider=config.memory.provider,
+            entries=config.plugins.entries,
+            sections=around.plugin_sections,
+        )
+        self._config = config
+        self._around = around
+        self._clock = clock
+        self._threads = DaemonThreads(2, name="plugin files")
+        self.facade = Facade(around.home.hermes, around.home.plugins)
+        self.off = ""
+
+    async def find(self) -> list[Found]:
+        """All there are; imports none of them."""
+        return await self._aside(self._find)
+
+    def _find(self) -> list[Found]:
+        self.off = COLLIDES if is_installed("hermes-agent") else ""
+        env = self._around.env
+        project = env.get("HERMES_ENABLE_PROJECT_PLUGINS", "").strip().lower() in _TRUE
+        folder = Path(".hermes/plugins").absolute() if project else None
+        found = in_folders(BUNDLED, self._around.home.plugins, folder)
+        return [*found, *in_packages(entry_points(group=ENTRY_POINT_GROUP))]
+
+    async def set_up(self, found: Sequence[Found], archive: Archive | None) -> list[str]:
+        """Their home and their environment, before the first of them is imported."""
+        try:
+            remarks = await self._aside(self._prepare)
+        except OSError as exc:
+            remarks = [f"{self.facade.folder} can not be made for plugins: {exc.strerror}"]
+        else:
+            if archive is not None:
+                await self.facade.refresh(archive)
+        wanted = [f for f in found if self.settings.is_selected(f)]
+        set_up_for_plugins(self.facade.folder, {v for f in wanted for v in f.manifest.requires_env})
+        return remarks
+
+    def _prepare(self) -> list[str]:
+        said = self._config.model_dump(mode="json", exclude_unset=True)
+        return self.facade.prepare(
+            {**said, **self._around.plugin_sections}, self._around.secrets.values()
+        )
+
+    def loader(self) -> PluginLoader:
+        """For those that were found."""
+        names = TakenNames(tools=OUR_TOOLS, commands=[*COMMANDS, *ALIASES], platforms=OUR_PLATFORMS)
+        return PluginLoader(self.settings, names, self._clock, environment())
+
+    async def _aside(self, call: Callable[[], T]) -> T:
+        """Files are read beside the loop."""
+        return await asyncio.wrap_future(self._threads.submit(call))
+
+
+async def load_plugins(
+    config: Config, around: Surroundings, clock: Clock, archive: Archive
+) -> Plugins:
+    """Everything that the configuration asks for; whatever fails is a record, not an error."""
+    house = PluginHouse(config, around, clock)
+    found = await house.find()
+    if house.off:
+        off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
+        return Plugins(PluginManager(off, off=house.off), house.facade, ())
+    remarks = await house.set_up(found, archive)
+    records = await house.loader().load_all(found)
+    remarks += nobody_is_called_so(records, house.settings)
+    return Plugins(PluginManager(records), house.facade, tuple(remarks))
