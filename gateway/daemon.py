@@ -94,6 +94,10 @@ class Parts:
     restarts: RestartDesk | None = None
     """Where somebody may ask for a restart."""
     approvals: ApprovalDesk | None = None
+    plugin_rows: Callable[[], list[dict[str, Any]]] | None = None
+    """For `posthouse plugins`; None: there are none in this process."""
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """What else runs as long as the daemon does."""
 
 
 class Daemon:
@@ -110,6 +114,8 @@ class Daemon:
             handlers["import"] = desk.serve
         if parts.pairing is not None:
             handlers["pair"] = parts.pairing.serve
+        if parts.plugin_rows is not None:
+            handlers["plugins"] = self._answer_plugins
         self._control = ControlServer(parts.control_path, handlers)
         self._platforms_task: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(parts.manager, parts.supervisor, parts.store, parts.clock)
@@ -177,6 +183,8 @@ class Daemon:
             self._tasks.spawn(parts.ahead.sweep(), name="ahead")
         if parts.warm_up is not None:
             self._tasks.spawn(parts.warm_up(), name="warm-up")
+        for number, work in enumerate(parts.beside):
+            self._tasks.spawn(work(), name=f"beside {number}")
         if parts.http is not None and parts.metrics is not None:
             facts = Facts(
                 lambda: self.ready,
@@ -263,6 +271,12 @@ class Daemon:
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         await send_line(writer, self.status())
+
+    async def _answer_plugins(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        found = self._parts.plugin_rows() if self._parts.plugin_rows is not None else []
+        await send_line(writer, {"plugins": found})
 
     async def _serve_chat(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _play(home: Home) -> int:
     # Inside: the composition brings the database driver.
-    from gateway.wiring.assembling import archive, build_daemon  # noqa: PLC0415
+    from gateway.wiring.assembling import build_daemon  # noqa: PLC0415
+    from gateway.wiring.beside import archive  # noqa: PLC0415
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
     config = Config(

@@ -66,7 +66,7 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
 
 async def _read(home: Home, session_id: str) -> Portable:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring.assembling import archive  # noqa: PLC0415
+    from gateway.wiring.beside import archive  # noqa: PLC0415
 
     async with archive(home) as store:
         return await store.portable(await find_session(store, session_id))

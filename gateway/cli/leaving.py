@@ -1,12 +1,31 @@
-"""Owns a stop that comes before there is a daemon to take it: a clean end, at once."""
+"""Owns an end that nothing holds up: before there is a daemon, and after it."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from types import FrameType
 
 from gateway.cli import exits
+
+
+LAST_SECONDS = 3.0
+"""How long the interpreter may take to end, once all is done."""
+
+
+def leave_for_sure(code: int) -> None:
+    """End the process soon, whatever threads of others still run: it would wait for them for ever.
+
+    All of ours is stopped and stored by then, and output is flushed at once.
+    """
+    threading.Thread(target=_leave_late, args=(code,), name="last exit", daemon=True).start()
+
+
+def _leave_late(code: int) -> None:
+    time.sleep(LAST_SECONDS)
+    os._exit(code)
 
 
 def leave_on_sigterm() -> None:

@@ -65,6 +65,13 @@ def build_parser() -> argparse.ArgumentParser:
     revoking.add_argument("platform", metavar="PLATFORM", choices=("telegram", "discord"))
     revoking.add_argument("user", metavar="USER", type=_text, help="a numeric id")
 
+    plugins = group("plugins", "plugins", "other people's plugins: which there are, what of them")
+    plugins.add_parser("list", parents=[config_file, as_json], help="all that were found")
+    checking = plugins.add_parser(
+        "check", parents=[config_file, as_json], help="load one here and say all about it"
+    )
+    checking.add_argument("name", metavar="NAME", type=_text)
+
     config = group("config", "config", "check or show the configuration")
     config.add_parser("check", parents=[config_file, as_json], help="say what is wrong, and where")
     config.add_parser("show", parents=[config_file, as_json], help="what holds, secrets hidden")
@@ -160,7 +167,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     module = importlib.import_module(f"gateway.cli.{arguments.module}")
     try:
-        return int(module.run(arguments))
+        code = int(module.run(arguments))
+        if argv is None and "gateway.plugins.importing" in sys.modules:  # code of others has run
+            from gateway.cli.leaving import leave_for_sure  # noqa: PLC0415
+
+            leave_for_sure(code)
+        return code
     except errors.ConfigError as exc:
         return _fail(exits.BAD_CONFIG, *exc.problems)
     except errors.HomeInUse as exc:

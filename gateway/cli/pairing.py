@@ -63,7 +63,7 @@ def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, 
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring.assembling import answer_pairing  # noqa: PLC0415
+    from gateway.wiring.beside import answer_pairing  # noqa: PLC0415
 
     with claimed(home.path, home.lock):
         return asyncio.run(answer_pairing(home, config, request))

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +21,7 @@ from gateway.config.environment import (
     find_home,
     read_secrets,
 )
-from gateway.config.loading import load_config
+from gateway.config.loading import PassedThrough, load_config
 from gateway.config.models import Config
 from gateway.control import ask, connect, read_line, send_line, socket_path
 from gateway.home_lock import claimed
@@ -67,7 +68,7 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     env = environment()
     home = find_home(env)
     file = find_config_file(arguments.config, home)
-    config, _ = load_config(file)
+    config, sections = load_config(file)
     secrets = read_secrets(env)
     chat = arguments.command == "chat"
     socket = socket_path(config.gateway.control_socket, home.path, env)
@@ -81,11 +82,20 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     with claimed(home.path, home.lock):
         if console and person:
             _introduce(config, secrets, home, file, chat=chat)
-        return asyncio.run(_serve(config, secrets, home, env, console, chat, decorate_store))
+        with _tidy_output(config):
+            return asyncio.run(
+                _serve(config, sections, secrets, home, env, console, chat, decorate_store)
+            )
+
+
+def _tidy_output(config: Config) -> AbstractContextManager[object]:
+    """What plugins print goes where the log goes: a console's output carries replies only."""
+    return redirect_stdout(sys.stderr) if config.wants_plugins else nullcontext()
 
 
 async def _serve(
     config: Config,
+    sections: PassedThrough,
     secrets: Secrets,
     home: Home,
     env: Mapping[str, str],
@@ -99,7 +109,7 @@ async def _serve(
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
     streams = standard_streams() if console else None
-    around = Surroundings(home, secrets, env, console=streams, only_console=only_console)
+    around = Surroundings(home, secrets, env, streams, only_console, sections)
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
     try:
         code = await daemon.serve()

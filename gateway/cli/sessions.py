@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _run(arguments: argparse.Namespace) -> int:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring.assembling import archive  # noqa: PLC0415
+    from gateway.wiring.beside import archive  # noqa: PLC0415
 
     home = find_home(environment())
     if not home.database.exists():

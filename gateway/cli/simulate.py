@@ -166,7 +166,7 @@ def _record(session_id: str, output: str | None) -> None:
 
 async def _recorded(session_id: str) -> Trace:
     # Inside, so that the parser stays instant; the store brings the database driver.
-    from gateway.wiring.assembling import archive  # noqa: PLC0415
+    from gateway.wiring.beside import archive  # noqa: PLC0415
 
     home = find_home(environment())
     if not home.database.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from agent.compaction.micro.progress import MicroSettings
 from agent.model_metadata import IMAGE_TOKENS, Triggers, start_warnings
@@ -23,6 +24,18 @@ log = logging.getLogger(__name__)
 _OWN = "posthouse's own compression works in its place"
 
 
+class PluginFacts(Protocol):
+    """What is known of plugins."""
+
+    def troubles(self) -> list[str]:
+        """A line for each that should run and does not."""
+        ...
+
+    def summary(self) -> str:
+        """In one line."""
+        ...
+
+
 class SelfReport:
     """The facts behind `gateway.commands.contract.Status`, always those of now."""
 
@@ -36,6 +49,7 @@ class SelfReport:
         prefix_tokens: int,
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
         missing_native: Callable[[], Sequence[str]] = lambda: (),
+        plugins: PluginFacts | None = None,
     ) -> None:
         self._config = config
         self._model = model
@@ -44,6 +58,7 @@ class SelfReport:
         self._prefix_tokens = prefix_tokens
         self._image_tokens = image_tokens
         self._missing_native = missing_native
+        self._plugins = plugins
         self._supervisor: Supervisor | None = None
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -98,6 +113,7 @@ class SelfReport:
                 f"context.engine {engine!r} is not available in this version; "
                 "the built-in compressor works in its place"
             )
+        lines += self._plugins.troubles() if self._plugins is not None else []
         lines += self._native_remarks()
         return [*lines, *self._budget_remarks(), *unavailable(self._config)]
 
@@ -139,6 +155,8 @@ class SelfReport:
             f"{percent(triggers.effective_tokens, triggers.window_tokens)} of the window{off}",
             "prompt cache": self.cache(),
         }
+        if self._plugins is not None:
+            facts["plugins"] = self._plugins.summary()
         remarks = self.remarks()
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
 

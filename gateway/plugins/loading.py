@@ -65,7 +65,7 @@ class PluginLoader:
             if self._settings.is_disabled(plugin):
                 record = PluginRecord(plugin, PluginState.DISABLED, "plugins.disabled names it")
             elif not self._settings.is_selected(plugin):
-                record = self.only_noted(plugin)
+                record = self._only_noted(plugin)
             elif again:
                 record = PluginRecord(
                     plugin, PluginState.OVERRIDDEN, "an earlier place has one of this name"
@@ -75,12 +75,23 @@ class PluginLoader:
                 selected.add(plugin.role)
             records[id(plugin)] = record
         for plugin, by in overridden:
-            records[id(plugin)] = PluginRecord(
-                plugin, PluginState.OVERRIDDEN, f"the one from {by.where} counts"
-            )
+            records[id(plugin)] = _overridden(plugin, by)
         return [records[id(plugin)] for plugin in found]
 
-    def only_noted(self, plugin: Found) -> PluginRecord:
+    def only_noted_all(self, found: Sequence[Found]) -> list[PluginRecord]:
+        """A record for each, in their order; imports none."""
+        _, overridden = in_force(found)
+        by = {id(plugin): other for plugin, other in overridden}
+        return [
+            _overridden(plugin, by[id(plugin)])
+            if id(plugin) in by
+            else PluginRecord(plugin, PluginState.DISABLED, "plugins.disabled names it")
+            if self._settings.is_disabled(plugin)
+            else self._only_noted(plugin)
+            for plugin in found
+        ]
+
+    def _only_noted(self, plugin: Found) -> PluginRecord:
         """One that nobody has asked for: not imported."""
         if plugin.error:
             return PluginRecord(plugin, PluginState.FAILED, plugin.error)
@@ -176,6 +187,10 @@ class PluginLoader:
             log.debug("plugin failed: %s", line)
         self._names.release(plugin.key)
         return PluginRecord(plugin, PluginState.FAILED, reason, trace, remarks, seconds)
+
+
+def _overridden(plugin: Found, by: Found) -> PluginRecord:
+    return PluginRecord(plugin, PluginState.OVERRIDDEN, f"the one from {by.where} counts")
 
 
 def how_to_get(plugin: Found) -> str:
