@@ -1,7 +1,7 @@
 """Owns the bench of a whole turn (rows 5a, 5b): the real gateway, store and SDK, a fake provider.
 
 The limit twin does the same work with bare calls: as many durable commits as ours (group commit, a
-writer thread of its own) and one streamed SDK call with as large a request.
+writer thread of its own) and one streamed SDK call with as large a request, the same tools in it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ from agent.clock import RandomIds, SystemClock
 from agent.llm.background import in_daemon_thread
 from agent.llm.pictures import PictureLoader
 from agent.mail import Address, OutboxDraft, OutboxPart, PartDraft
+from agent.tools.attachments import OpenAttachmentTool
+from agent.tools.clock import CurrentTimeTool
+from agent.tools.files import FilesTool
+from agent.tools.recall import RecallTool
+from agent.tools.shell import ShellTool
 from gateway.config.environment import Home, Secrets
 from gateway.config.models import Agent as AgentConfig
-from gateway.config.models import Config, Console, Model, Telegram
+from gateway.config.models import Config, Console, Model, Telegram, Tools
 from gateway.platforms.contract import (
     SIGN_OF_LIFE_SECONDS,
     InboundMessage,
@@ -47,6 +52,16 @@ from tests.bench.measure import Result, percentile, text
 COMMITS_PER_TURN = 6
 """Ours: accept, begin, finish, parts planned, part sending, part sent."""
 PROMPT = "You are an assistant. " + "y" * 30_000
+TOOLS = [
+    {"name": each.name, "description": each.description, "input_schema": each.parameters}
+    for each in (
+        CurrentTimeTool.schema,
+        FilesTool.schema,
+        OpenAttachmentTool.schema,
+        RecallTool.schema,
+        ShellTool.schema,
+    )
+]
 ROUNDS = 3
 
 
@@ -57,7 +72,9 @@ class BenchPlatform:
     bot_id = "1"
     dedupes_sends = True
 
-    def __init__(self) -> None:
+    def __init__(self, preview: PreviewKind = "none") -> None:
+        self._preview: PreviewKind = preview
+        self.previews = 0
         self.intake: asyncio.Future[Intake] = asyncio.get_running_loop().create_future()
         self.waiting: dict[str, asyncio.Future[None]] = {}
         self.sent = itertools.count(1)
@@ -78,7 +95,7 @@ class BenchPlatform:
         self.waiting.pop(chat_id).set_result(None)
 
     def preview_kind(self, address: Address) -> PreviewKind:
-        return "none"
+        return self._preview
 
     def preview_bounds(self, address: Address) -> PreviewBounds:
         return PreviewBounds(limit=4096, calls=20, seconds=20.0)
@@ -86,6 +103,10 @@ class BenchPlatform:
     async def preview(
         self, address: Address, text: str, message_id: str | None, draft_id: int
     ) -> str | None:
+        self.previews += 1
+        return message_id or str(next(self.sent))
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
         return None
 
     async def typing(self, address: Address) -> None:
@@ -98,22 +119,22 @@ class BenchPlatform:
 class Ours:
     """The daemon's parts, put together by the real wiring."""
 
-    def __init__(self, base_url: str, folder: Path) -> None:
-        self.base_url, self.folder = base_url, folder
+    def __init__(self, base_url: str, folder: Path, *, preview: PreviewKind = "none") -> None:
+        self.base_url, self.folder, self.preview = base_url, folder, preview
         self.numbers = itertools.count(1)
 
     async def __aenter__(self) -> Ours:
         clock, ids = SystemClock(), RandomIds()
         config = Config(
             model=Model(base_url=self.base_url, context_length=200_000),
-            agent=AgentConfig(system_prompt=PROMPT),
+            agent=AgentConfig(system_prompt=PROMPT, tools=Tools(shell=True, files=True)),
             telegram=Telegram(allow_from=["*"]),
             console=Console(enabled=False),
         )
         home = Home(self.folder, "bench")
         around = Surroundings(home, Secrets(anthropic_api_key="test-key"), {})
         store = await open_store(home.database, clock=clock, ids=ids)
-        self.platform = BenchPlatform()
+        self.platform = BenchPlatform(self.preview)
         self.marked = _MarkWatcher(store, self.platform)
         files = FolderAttachments(home.attachments, store, clock, in_daemon_thread)
         model = build_model(config, around.secrets, clock, PictureLoader(files))
@@ -143,7 +164,8 @@ class Ours:
         message = InboundMessage(
             "telegram", "1", str(chat), "direct", n, str(chat), "u", words, time.time(), update_id=n
         )
-        await self.intake.receive(message)
+        if not await self.intake.receive(message):
+            raise AssertionError(f"chat {chat} gets no turn: its message was not taken")
         await done
         return time.perf_counter() - start
 
@@ -219,6 +241,7 @@ class Twin:
             max_tokens=8192,
             system=PROMPT,
             messages=history,  # type: ignore[arg-type]
+            tools=TOOLS,  # type: ignore[arg-type]
         ) as stream:
             reply = (await stream.get_final_message()).content[0].text  # type: ignore[union-attr]
         history.append({"role": "assistant", "content": reply})
