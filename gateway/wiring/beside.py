@@ -1,0 +1,43 @@
+"""Owns what is opened of a home without a daemon: its archive, its pairing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agent.clock import RandomIds, SystemClock
+from gateway.config.environment import Home
+from gateway.config.models import Config
+from gateway.intake.pairing_office import PairingOffice
+from gateway.wiring.platforms import pairing_platforms
+from storage.sqlite import open_archive, open_store
+from storage.store import SqlArchive
+
+
+@asynccontextmanager
+async def archive(home: Home) -> AsyncIterator[SqlArchive]:
+    """The store of a home, for looking only; also beside a running daemon.
+
+    Raises:
+        StoreUnavailable: there is none yet.
+    """
+    opened = await open_archive(home.database)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer `posthouse pair` in a home of which no daemon runs; its lock is held.
+
+    Raises:
+        StoreUnavailable: the store can not be opened.
+    """
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    try:
+        office = PairingOffice(store, SystemClock(), pairing_on=pairing_platforms(config))
+        return await office.answer(request)
+    finally:
+        await store.close()

@@ -1,0 +1,193 @@
+"""Owns the composition of the ways in and out, and of the turns between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from agent.mail import Address
+from agent.ports import Clock
+from agent.sessions import session_key
+from gateway.approvals import ApprovalDesk
+from gateway.commands.contract import CommandHost
+from gateway.delivery.outbox import Delivery
+from gateway.delivery.tries import DeliverySettings
+from gateway.hygiene import HygieneNet
+from gateway.intake.access import PlatformPolicy
+from gateway.intake.gate import Gate
+from gateway.intake.intake import GatewayIntake, IntakeLimits
+from gateway.intake.pairing import PairingDesk
+from gateway.lanes.dispatch import Dispatch
+from gateway.lanes.lanes import Lanes
+from gateway.lanes.recovery import Recovery
+from gateway.monitoring.self_report import SelfReport
+from gateway.platforms.console.adapter import ConsolePlatform
+from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
+from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.platforms.contract import Platform
+from gateway.restarting import RestartDesk
+from gateway.turns.enclosures import Enclosures
+from gateway.turns.runner import TurnRunner
+from gateway.turns.settling import Settling
+from gateway.wiring.answering import Answering, Background, Books, build_loop
+from gateway.wiring.ground import Ground
+
+IDLE_CHECK_SECONDS = 0.05
+CONSOLE_KEY = session_key(CONSOLE, BOT_ID, CHAT_ID, None, USER_ID)
+CONSOLE_ADDRESS = Address(CONSOLE, BOT_ID, CHAT_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class Outward:
+    """The ways out: to the chats, and to those who are asked before a tool acts."""
+
+    delivery: Delivery
+    approvals: ApprovalDesk
+
+
+@dataclass(frozen=True, slots=True)
+class Inward:
+    """The way in, up to the turn."""
+
+    gate: Gate
+    lanes: Lanes
+    dispatch: Dispatch
+    intake: GatewayIntake
+
+
+def build_outward(
+    ground: Ground, serving: Mapping[str, Platform], *, works: Callable[[str], bool]
+) -> Outward:
+    """``works``: does this platform work, as far as anybody knows?"""
+    delivery = Delivery(
+        mailbox=ground.store,
+        platforms=serving,
+        clock=ground.clock,
+        settings=DeliverySettings(zone=ground.zone),
+        awaited=lambda outbox_id: approvals.is_awaited(outbox_id),
+        asks=lambda address: approvals.is_asking_in(address),
+        stands=lambda outbox_id, message_id: approvals.stands(outbox_id, message_id),
+        works=works,
+    )
+    approvals = ApprovalDesk(
+        ground.store, delivery.hand_over, ground.clock, take_buttons=delivery.take_buttons
+    )
+    return Outward(delivery, approvals)
+
+
+def build_turns(
+    ground: Ground,
+    answering: Answering,
+    books: Books,
+    background: Background,
+    outward: Outward,
+    enclosures: Enclosures,
+) -> TurnRunner:
+    """What carries one turn from its messages to its answer."""
+    store, streaming = ground.store, ground.config.gateway.streaming
+    return TurnRunner(
+        sessions=store,
+        lineages=store,
+        mailbox=store,
+        loop=build_loop(ground, answering, books),
+        hygiene=HygieneNet(store, ground.clock),
+        compactors=answering.compactors,
+        prefix_for=answering.prefix_for,
+        delivery=outward.delivery,
+        clock=ground.clock,
+        accounts=books.accounts,
+        enclosures=enclosures,
+        previews=outward.delivery.previews(store) if streaming else None,
+        approver_for=outward.approvals.approver,
+        on_over=background.ahead.turn_over,
+        on_ended=books.metrics.turn_ended,
+        on_answered=background.micro.answered,
+    )
+
+
+def build_inward(
+    ground: Ground,
+    answering: Answering,
+    books: Books,
+    outward: Outward,
+    turns: TurnRunner,
+    policies: Mapping[str, PlatformPolicy],
+    report: SelfReport,
+    restarts: RestartDesk,
+) -> Inward:
+    """From the gate to the lanes; commands get at what they work on."""
+    store, clock, rules = ground.store, ground.clock, ground.config.gateway
+    delivery = outward.delivery
+    lanes = Lanes(clock)
+    gate = Gate(policies, store, store)
+    limits = IntakeLimits(
+        queue_limit=rules.queue_limit,
+        # One message must leave room for the rest: prompt, tools, what was said before.
+        max_message_tokens=lambda: answering.factory.triggers().effective_tokens // 2,
+    )
+    dispatch = Dispatch(
+        lanes=lanes,
+        turns=turns,
+        settling=Settling(store, store, delivery, clock),
+        delivery=delivery,
+        host=CommandHost(
+            store,
+            store,
+            store,
+            answering.compactors,
+            answering.prefix_for,
+            report,
+            lanes.waiting,
+            lanes.busy,
+            books.accounts,
+            lane=lanes.view,
+            busy_mode=rules.busy_mode,
+            restarts=restarts,
+            approvals=outward.approvals,
+        ),
+        gate=gate,
+        mailbox=store,
+        clock=clock,
+        busy_mode=rules.busy_mode,
+        limits=limits,
+    )
+    intake = GatewayIntake(
+        mailbox=store,
+        gate=gate,
+        pairing=PairingDesk(gate, store, delivery.say_now, clock),
+        dispatcher=dispatch,
+        hand_over=delivery.hand_over,
+        clock=clock,
+        limits=limits,
+    )
+    return Inward(gate, lanes, dispatch, intake)
+
+
+def build_console(ground: Ground, inward: Inward, outward: Outward) -> ConsolePlatform:
+    """One chat for all terminals; it ends a script when all of it is answered."""
+    return ConsolePlatform(
+        clock=ground.clock,
+        ids=ground.ids,
+        idle=partial(_console_idle, inward.dispatch, outward.delivery, ground.clock),
+        on_attach=lambda: outward.delivery.nudge(CONSOLE),
+        standard=ground.around.console,
+    )
+
+
+def build_recovery(ground: Ground, inward: Inward, outward: Outward, turns: TurnRunner) -> Recovery:
+    """What a start does about the last run."""
+    return Recovery(
+        sessions=ground.store,
+        mailbox=ground.store,
+        turns=turns,
+        dispatch=inward.dispatch,
+        delivery=outward.delivery,
+        gate=inward.gate,
+        clock=ground.clock,
+    )
+
+
+async def _console_idle(dispatch: Dispatch, delivery: Delivery, clock: Clock) -> None:
+    while dispatch.at_work(CONSOLE_KEY) or delivery.pending(CONSOLE_ADDRESS):
+        await clock.sleep(IDLE_CHECK_SECONDS)
