@@ -10,7 +10,6 @@ from types import FrameType
 
 from gateway.cli import exits
 
-
 LAST_SECONDS = 3.0
 """How long the interpreter may take to end, once all is done."""
 

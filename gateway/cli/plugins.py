@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from agent.clock import SystemClock
@@ -19,7 +21,7 @@ from gateway.control import ask, socket_path
 from gateway.plugins.discovery import Found
 from gateway.plugins.loading import how_to_get
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
-from gateway.plugins.report import Row, in_words, row
+from gateway.plugins.report import Row, in_words, nobody_is_called_so, row
 from gateway.wiring.plugins import PluginHouse
 from gateway.wiring.surroundings import Surroundings
 
@@ -38,25 +40,38 @@ def run(arguments: argparse.Namespace) -> int:
     around = Surroundings(home, read_secrets(env), env, plugin_sections=sections)
     house = PluginHouse(config, around, SystemClock())
     # What plugins print while they are loaded is not our answer.
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), _without_our_log():
         if arguments.action == "list":
             found = asyncio.run(_listed(house, known))
         else:
             checked = asyncio.run(_checked(house, arguments.name))
     if arguments.action == "list":
-        _show_list(found, house.off, arguments.json)
+        _show_list(found, [house.off] if house.off else house.remarks, arguments.json)
         return exits.OK
     _show_one(checked, known.get(checked["name"]), arguments.json)
     return exits.OK if checked["state"] == PluginState.LOADED else exits.FAILED
 
 
+@contextmanager
+def _without_our_log() -> Iterator[None]:
+    """What it would say is said in the answer."""
+    ours = logging.getLogger("gateway.plugins")
+    level = ours.level
+    ours.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ours.setLevel(level)
+
+
 async def _listed(house: PluginHouse, running: dict[str, Row]) -> list[Row]:
     """As the running gateway knows them; without one, what a start would do."""
+    records = house.loader().only_noted_all(await house.find())
+    house.remarks = nobody_is_called_so(records, house.settings)
     if running:
         return list(running.values())
     rows: list[Row] = []
-    loader = house.loader()
-    for record in loader.only_noted_all(await house.find()):
+    for record in records:
         about = row(record)
         if record.state is PluginState.NOT_ENABLED and house.settings.is_selected(record.found):
             about |= {"state": NOT_RUNNING, "reason": house.off or "with the next start"}
@@ -83,6 +98,8 @@ async def _checked(house: PluginHouse, name: str) -> Row:
 
 
 def _not_in_force(house: PluginHouse, record: PluginRecord, found: Found) -> list[str]:
+    if record.state in (PluginState.FAILED, PluginState.UNUSABLE):
+        return []
     if record.state in (PluginState.DISABLED, PluginState.OVERRIDDEN):
         return [f"{record.state}: {record.reason}"]
     if not house.settings.is_selected(found):
@@ -90,12 +107,12 @@ def _not_in_force(house: PluginHouse, record: PluginRecord, found: Found) -> lis
     return []
 
 
-def _show_list(found: list[Row], off: str, as_json: bool) -> None:
+def _show_list(found: list[Row], remarks: list[str], as_json: bool) -> None:
     if as_json:
         out(json.dumps(found, ensure_ascii=False))
         return
-    if off:
-        out(off)
+    for line in remarks:
+        out(plain(line, 500))
     if not found:
         out(
             "no plugins: put one into the folder plugins of the home, or install a package with one"

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from agent import daemon_threads
 from agent.daemon_threads import DaemonThreads
 from agent.errors import PosthouseError
 from agent.ports import Clock
+from gateway.plugins import importing
 from gateway.plugins.collected import Collected
 from gateway.plugins.context import PluginContext
 from gateway.plugins.discovery import Found, Role, Source, in_force
@@ -30,6 +32,7 @@ ONE_SECONDS = 10.0
 ALL_SECONDS = 30.0
 """How long all of them may take together: the start waits no longer."""
 TRACE_LINES = 12
+_OURS = (__file__, importing.__file__, daemon_threads.__file__, "<frozen importlib")
 MANY = 200
 """Threads: a plugin that hangs keeps one for good."""
 
@@ -94,7 +97,9 @@ class PluginLoader:
     def _only_noted(self, plugin: Found) -> PluginRecord:
         """One that nobody has asked for: not imported."""
         if plugin.error:
-            return PluginRecord(plugin, PluginState.FAILED, plugin.error)
+            asked = self._settings.is_selected(plugin)
+            state = PluginState.FAILED if asked else PluginState.UNUSABLE
+            return PluginRecord(plugin, state, plugin.error)
         return PluginRecord(plugin, PluginState.NOT_ENABLED, how_to_get(plugin))
 
     async def load(self, plugin: Found, seconds_left: float = ALL_SECONDS) -> PluginRecord:
@@ -247,7 +252,11 @@ def _text_of(problem: BaseException) -> str:
 def _trace(problem: BaseException) -> tuple[str, ...]:
     cause = _root_of(problem)
     try:
-        text = "".join(traceback.format_exception(cause))
+        whole = traceback.TracebackException.from_exception(cause)
+        # Our own frames and those of the import machinery say nothing to the plugin's author.
+        theirs = [f for f in whole.stack if not f.filename.startswith(_OURS)]
+        whole.stack = traceback.StackSummary.from_list(theirs)
+        text = "".join(whole.format(chain=False))
     except Exception:  # noqa: BLE001  (it calls somebody else's __str__)
         return ()
     return tuple(text.rstrip().splitlines()[-TRACE_LINES:])

@@ -27,6 +27,8 @@ class PluginState(StrEnum):
     """`plugins.disabled` names it."""
     OVERRIDDEN = "overridden"
     """Another one with the same key, of a later source, counts."""
+    UNUSABLE = "unusable"
+    """As `NOT_ENABLED`; and it could not be loaded if it were asked for."""
     FAILED = "failed"
     LATE = "late"
     """Missed its deadline; what it still gives is not taken."""

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gateway.plugins.discovery import Role
 from gateway.plugins.manager import PluginRecord, PluginState
 from gateway.plugins.settings import PluginSettings
 
@@ -67,7 +68,9 @@ def nobody_is_called_so(records: Sequence[PluginRecord], settings: PluginSetting
     lines += [
         f"plugins.enabled names {r.key}, which is selected by {r.reason} instead"
         for r in records
-        if r.state is PluginState.NOT_ENABLED and set(r.found.names) & set(settings.enabled)
+        if r.state is PluginState.NOT_ENABLED
+        and r.found.role is not Role.GENERAL
+        and set(r.found.names) & set(settings.enabled)
     ]
     return lines
 

@@ -81,6 +81,7 @@ class PluginHouse:
         self._threads = DaemonThreads(2, name="plugin files")
         self.facade = Facade(around.home.hermes, around.home.plugins)
         self.off = ""
+        self.remarks: list[str] = []
 
     async def find(self) -> list[Found]:
         """All there are; imports none of them."""
