@@ -109,7 +109,9 @@ async def _serve(
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
     streams = standard_streams() if console else None
-    around = Surroundings(home, secrets, env, streams, only_console, sections)
+    around = Surroundings(
+        home, secrets, env, streams, only_console=only_console, plugin_sections=sections
+    )
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
     try:
         code = await daemon.serve()

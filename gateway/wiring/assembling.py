@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
 from agent.clock import RandomIds, SystemClock
@@ -62,6 +63,9 @@ from gateway.wiring.talking import (
 )
 from storage.sqlite import open_store
 
+if TYPE_CHECKING:
+    from gateway.wiring.plugins import Plugins
+
 log = logging.getLogger(__name__)
 
 StoreDecorator = Callable[[Store], Store]
@@ -90,6 +94,7 @@ async def build_daemon(
     try:
         store: Store = decorate_store(opened) if decorate_store else opened
         files = kept_files(around.home, opened)
+        plugins = await _plugins(config, around, clock, store)
         platforms = await build_platforms(config, around, clock, store, files)
         model = build_model(config, around.secrets, clock, PictureLoader(files))
         return assemble(
@@ -103,6 +108,7 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
+            plugins=plugins,
         )
     except BaseException:
         await opened.close()
@@ -121,12 +127,13 @@ def assemble(
     attachments: Attachments,
     tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
+    plugins: Plugins | None = None,
 ) -> Daemon:
     """Put the parts together; does nothing yet. The console comes on top of ``platforms``.
 
     ``tidy_files``: what takes away the leavings of crashes among the files; once per start.
     """
-    ground = Ground(config, around, clock, ids, store)
+    ground = Ground(config, around, clock, ids, store, plugins)
     pictures = PictureMaker()
     books = build_books(ground)
     answering = build_answering(ground, model, books, attachments, pictures)
@@ -187,8 +194,21 @@ def assemble(
             ),
             restarts=restarts,
             approvals=outward.approvals,
+            plugin_rows=plugins.rows if plugins is not None else None,
+            beside=[partial(plugins.facade.keep_fresh, store, clock)] if plugins else [],
         )
     )
+
+
+async def _plugins(
+    config: Config, around: Surroundings, clock: Clock, store: Store
+) -> Plugins | None:
+    """The plugins that are asked for; without any, nothing of theirs is imported."""
+    if not config.wants_plugins:
+        return None
+    from gateway.wiring.plugins import load_plugins  # noqa: PLC0415 - only where there are some
+
+    return await load_plugins(config, around, clock, store)
 
 
 # --- the parts, in the order in which they are made -----------------------------------------------
@@ -203,6 +223,7 @@ def _report(ground: Ground, answering: Answering, model: LanguageModel) -> SelfR
         prefix_tokens=estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
         image_tokens=answering.image_tokens.of,
         missing_native=lambda: missing_native(model),
+        plugins=ground.plugins,
     )
 
 

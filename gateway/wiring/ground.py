@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import tzinfo
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from agent.ports import Clock, IdSource
@@ -11,6 +12,9 @@ from agent.store_ports import Store
 from gateway.config.environment import local_zone
 from gateway.config.models import Config
 from gateway.wiring.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from gateway.wiring.plugins import Plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Ground:
     clock: Clock
     ids: IdSource
     store: Store
+    plugins: Plugins | None = None
+    """None: the configuration asks for none."""
 
     @property
     def zone(self) -> tzinfo:
