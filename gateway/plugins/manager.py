@@ -66,23 +66,28 @@ class PluginRecord:
 
 
 class PluginManager:
-    """The plugins of this process. Made once, before anything runs; complete from then on.
+    """The plugins of this process: there before the first is loaded, complete before anything runs.
 
-    The hooks are the exception: plugins append to them while they run.
+    Only the hooks change later: plugins append to them while they run.
     """
 
     def __init__(self, records: Iterable[PluginRecord] = (), *, off: str = "") -> None:
-        """Take the records in, in the order in which they were loaded.
-
-        ``off``: why no plugin was loaded at all, whatever is enabled.
-        """
-        self.records: tuple[PluginRecord, ...] = tuple(records)
+        """``off``: why no plugin is loaded at all, whatever is enabled."""
+        self.records: tuple[PluginRecord, ...] = ()
         self.off = off
-        # A plain dict of lists, under this name: plugins reach for it and append.
+        # A plain dict of lists, under this name: plugins reach for it and append, some of them
+        # while they are loaded.
         self._hooks: dict[str, list[Hook]] = {}
-        for record in self._loaded():
-            for name, callback in record.hooks:
-                self._hooks.setdefault(name, []).append(callback)
+        self.take(records)
+
+    def take(self, records: Iterable[PluginRecord]) -> None:
+        """Add records, in the order in which they were loaded."""
+        more = tuple(records)
+        self.records += more
+        for record in more:
+            if record.loaded and record.collected is not None:
+                for name, callback in record.collected.hooks:
+                    self._hooks.setdefault(name, []).append(callback)
 
     @property
     def hooks(self) -> dict[str, list[Hook]]:
@@ -116,7 +121,7 @@ class PluginManager:
         """The loaded plugin whose context engine is selected by this name.
 
         First the shipped folder of that name, then the user's, then any enabled plugin whose engine
-        says that it is called so. None: there is none, `problem_with` says why.
+        says that it is called so. None: there is none; `why_not` says why.
         """
         return self._selected(
             Role.ENGINE, name, lambda given: given.engine is not None and given.engine_name == name
@@ -144,6 +149,17 @@ class PluginManager:
         by_key = [r for r in order if r.key == name]
         by_name = [r for r in order if name in r.found.names]
         return next(iter([*by_key, *by_name]), None)
+
+    def why_not(self, name: str) -> str:
+        """Why nothing is selected by this name, in words for the operator."""
+        record = self.record(name)
+        if self.off:
+            return self.off
+        if record is None:
+            return f"there is no plugin {name!r}; `posthouse plugins list` shows what there is"
+        if record.loaded:
+            return f"plugin {record.key} is loaded, but offers nothing of this name"
+        return f"plugin {record.key} is {record.state.value}: {record.reason}"
 
     def troubles(self) -> list[str]:
         """One line for each plugin that should run and does not."""

@@ -134,6 +134,7 @@ async def load_plugins(
         off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
         return Plugins(PluginManager(off, off=house.off), house.facade, ())
     remarks = await house.set_up(found, archive)
-    records = await house.loader().load_all(found)
-    remarks += nobody_is_called_so(records, house.settings)
-    return Plugins(PluginManager(records), house.facade, tuple(remarks))
+    manager = PluginManager()
+    manager.take(await house.loader().load_all(found))
+    remarks += nobody_is_called_so(manager.records, house.settings)
+    return Plugins(manager, house.facade, tuple(remarks))
