@@ -6,13 +6,21 @@ import contextlib
 import logging
 from dataclasses import dataclass
 
-from agent.mail import OutboxDraft, OutboxItem, OutboxPart
+from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
+from agent.ports import Clock
 from gateway import texts
 from gateway.delivery.chats import Chats
-from gateway.platforms.contract import EditRefused, Platform, SendFlood, SendUnknown
+from gateway.platforms.contract import (
+    EditRefused,
+    Platform,
+    SendFlood,
+    SendUnavailable,
+    SendUnknown,
+)
 
 log = logging.getLogger(__name__)
 
+BUTTON_PAUSES_SECONDS = (2.0, 15.0, 120.0)
 REFUSED_IDS = 1 << 40
 """Sets what is said about a refused part apart from what else is said beside an answer."""
 
@@ -58,6 +66,25 @@ class Beside:
             await self.platform.preview(item.draft.address, "", shown, item.id)
         except Exception:  # the supervised border of a platform: the answer itself still goes out
             log.info("a preview stays", extra={"outbox_id": item.id}, exc_info=True)
+
+    async def take_buttons(self, address: Address, message_id: str, clock: Clock) -> None:
+        """Off a message, once its chat takes that; if they stay, that is no harm."""
+        budget = self.chats.budget(address)
+        for pause_seconds in (*BUTTON_PAUSES_SECONDS, None):
+            while (wait := budget.wait_seconds) > 0:
+                await clock.sleep(wait)
+            budget.called()
+            try:
+                await self.platform.take_buttons(address, message_id)
+                return
+            except SendFlood as exc:
+                budget.silence(exc.retry_after_seconds)
+            except (SendUnavailable, SendUnknown):
+                if pause_seconds is not None:
+                    await clock.sleep(pause_seconds)
+            except Exception:  # the supervised border of a platform: only an ornament
+                log.info("buttons stay", exc_info=True)
+                return
 
     async def _say(self, words: OutboxDraft, part_id: int) -> None:
         """No stored part has an id below zero."""

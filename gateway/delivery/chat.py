@@ -2,295 +2,201 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from agent.errors import StoreUnavailable
-from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
-from agent.ports import Clock
-from agent.store_ports import Mailbox
-from gateway import texts
+from agent.mail import OutboxItem, OutboxPart
 from gateway.delivery.beside import Beside
-from gateway.delivery.chats import Chats
+from gateway.delivery.booking import Booking
 from gateway.delivery.late import late_note
-from gateway.delivery.rendering import rendered
-from gateway.delivery.tries import DeliverySettings, Fate, Tries
-from gateway.platforms.contract import (
-    ChatGone,
-    EditRefused,
-    Platform,
-    SendFlood,
-    SendRefused,
-    SendUnavailable,
-    SendUnknown,
-)
-from gateway.tasks import wait_all
+from gateway.delivery.parts import Means, NotAwaited, PartSender, Pending
+from gateway.delivery.tries import Fate
+from gateway.delivery.waiting import BotKey, Leaving, Waiting
+from gateway.platforms.contract import Platform
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-
-class _Leaving(Exception):
-    """The daemon stops; what is not sent stays owed."""
-
-
-class _NotAwaited(Exception):
-    """A question that nobody waits for an answer to any more."""
+MOST_DOUBTS = 2
+"""Parts of one answer that may be in doubt before the parts behind them wait as well."""
 
 
 @dataclass(slots=True)
+class _Progress:
+    """How far an answer is."""
+
+    item: OutboxItem
+    pending: list[Pending]
+    before: str | None = None
+    """The message that the part before became."""
+    failed: list[tuple[OutboxPart, str]] = field(default_factory=list)
+
+
 class ChatSender:
-    """The owed answers of one chat, oldest first."""
+    """The owed answers of one chat, oldest first.
 
-    platform: Platform
-    mailbox: Mailbox
-    clock: Clock
-    chats: Chats
-    settings: DeliverySettings
-    jitter: Callable[[], float]
-    awaited: Callable[[int], bool]
-    """Does anybody still wait for an answer to this question (by its id in the outbox)?"""
-    works: Callable[[], bool]
-    """Is the platform in no trouble, as far as is known?"""
-    items: deque[OutboxItem] = field(default_factory=deque)
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _leaving: bool = False
-    _halted: bool = False
-    _told_late: int = 0
-    """The answer that everybody knows to be late."""
+    An answer in doubt steps aside after a while, so that it holds up no newer one, and is asked
+    again in its own time: see ADR 45.
+    """
 
-    @property
-    def _beside(self) -> Beside:
-        return Beside(self.platform, self.chats)
+    def __init__(self, platform: Platform, bot: BotKey, means: Means) -> None:
+        self.items: deque[OutboxItem] = deque()
+        self._platform = platform
+        self._bot = bot
+        self._means = means
+        self._clock = means.clock
+        self._waiting = Waiting(means.clock)
+        self._booking = Booking(means.mailbox, self._waiting, self._backoff)
+        self._parts = PartSender(platform, bot, means, self._waiting, self._booking)
+        self._beside = Beside(platform, means.chats)
+        self._aside: list[_Progress] = []
+        self._at_work: int | None = None
+        """The answer (its id) that is being sent."""
+
+    def put(self, item: OutboxItem) -> None:
+        """Behind those that wait."""
+        self.items.append(item)
+        self._waiting.wake()
+
+    def take_out(self, outbox_id: int) -> bool:
+        """Leave this one to somebody else, if it has not begun; was it so?"""
+        found = next((item for item in self.items if item.id == outbox_id), None)
+        if found is None or outbox_id == self._at_work:
+            return False
+        self.items.remove(found)
+        return True
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self._aside)
 
     def nudge(self) -> None:
         """The platform is back: try now."""
-        self._wake.set()
+        self._waiting.nudge()
 
     def leave(self) -> None:
         """Send what can be sent at once, and end instead of waiting for anything."""
-        self._leaving = True
-        self._wake.set()
+        self._waiting.leave()
 
     def halt(self) -> None:
         """End before the next send."""
-        self._halted = True
-        self.leave()
+        self._waiting.halt()
 
     async def run(self, settle: Callable[[int, bool], None]) -> None:
         """Until nothing is left to send; ``settle`` hears of each: its id, and if a bug kept it."""
         try:
-            while self.items:
-                item = self.items[0]
-                crashed = not await self._supervised(item)
-                settle(item.id, crashed)
-                self.items.popleft()
-        except _Leaving:
+            while self.items or self._aside:
+                due = next((one for one in self._aside if self._wait_seconds(one) <= 0), None)
+                if due is not None:
+                    self._aside.remove(due)
+                    await self._attend(due.item, due, settle)
+                elif self.items:
+                    item = self.items[0]
+                    await self._attend(item, None, settle)
+                    self.items.popleft()
+                else:
+                    wait_seconds = min(map(self._wait_seconds, self._aside))
+                    with self._means.queues.listens(self._bot, self._waiting):
+                        await self._waiting.wait(wait_seconds)
+        except Leaving:
             return
 
-    async def _supervised(self, item: OutboxItem) -> bool:
+    async def _attend(
+        self, item: OutboxItem, progress: _Progress | None, settle: Callable[[int, bool], None]
+    ) -> None:
+        self._at_work, crashed = item.id, False
         try:
-            await self._deliver(item)
-        except _Leaving:
-            raise
-        except _NotAwaited:
+            self._parts.still_awaited(item)
+            first = progress is None
+            progress = progress or await self._begin(item)
+            if not await self._deliver(progress, first=first):
+                self._aside.append(progress)
+                return
+        except NotAwaited:
             log.info("a question was not sent: it is over", extra={"outbox_id": item.id})
-            await self._give_up(item, "it is over")
+            await self._booking.give_up(item, "it is over")
+        except Leaving:
+            raise
         except Exception:  # the supervised border: the answers behind this one still go out
             log.exception("delivery crashed; the answer stays owed", extra={"outbox_id": item.id})
-            return False
-        return True
+            crashed = True
+        finally:
+            self._at_work = None
+        self._parts.over(item)
+        settle(item.id, crashed)
 
-    def _still_awaited(self, item: OutboxItem) -> None:
-        if item.draft.asks and not self.awaited(item.id):
-            raise _NotAwaited
-
-    async def _deliver(self, item: OutboxItem) -> None:
-        self._still_awaited(item)
-        parts = await self._planned(item)
-        failed: list[tuple[OutboxPart, str]] = []
-        before: str | None = None
-        for planned in parts:
-            if planned.state in ("sent", "failed"):
-                before = planned.platform_message_id or before
+    async def _begin(self, item: OutboxItem) -> _Progress:
+        progress = _Progress(item, [])
+        for part in await self._planned(item):
+            if part.state in ("sent", "failed"):
+                if not progress.pending:
+                    progress.before = part.platform_message_id or progress.before
                 continue
-            part = replace(planned, follows_message_id=before)
-            fate, told = await self._send(item, part)
-            match fate:
-                case Fate.SENT:
-                    before = told
-                case Fate.GONE:
-                    log.warning("answer refused", extra={"outbox_id": item.id, "reason": told})
-                    await self._give_up(item, told)
-                    return
-                case Fate.REFUSED:
-                    log.warning("part refused", extra={"part_id": part.id, "reason": told})
-                    failed.append((part, told))
-                case Fate.OPEN:
-                    log.warning("fate of a part stays unknown", extra={"part_id": part.id})
-                    failed.append((part, "it may have arrived"))
-            if fate is Fate.REFUSED and item.draft.kind != "notice":
-                await self._beside.refused(item, part)
-        # Only now: a failed part ends its answer, and the parts behind it were still to go.
-        for part, why in failed:
-            await self._mark(part, "failed", error=why)
+            progress.pending.append(self._parts.taken_up(part))
+        return progress
 
     async def _planned(self, item: OutboxItem) -> tuple[OutboxPart, ...]:
         if item.parts:
             return item.parts
         draft = item.draft
-        note = late_note(item, self.clock.now(), self.settings.zone)
+        note = late_note(item, self._clock.now(), self._means.settings.zone)
         if note is not None:
             # Nobody would see it in the place of a message of the day before.
             draft = replace(draft, text=f"{note}\n\n{draft.text}", edits_message_id=None)
-            self._told_late = item.id
+            self._parts.known_late(item)
             await self._beside.take_away_preview(item)
-        plan = await self._render(item, draft)
-        return await self._stored(lambda: self.mailbox.plan_parts(item.id, plan))
+        return await self._booking.plan(self._platform, item, draft)
 
-    async def _say_late(self, item: OutboxItem) -> None:
-        """The note stands in no row: at worst it is said twice, never without its answer."""
-        note = late_note(item, self.clock.now(), self.settings.zone)
-        if note is None or self._told_late == item.id:
-            return
-        await self._beside.late(item, note)
-        self._told_late = item.id
+    async def _deliver(self, progress: _Progress, *, first: bool) -> bool:
+        """Send what is left of it; False: parts of it are in doubt, to be asked again later."""
+        item, doubts = progress.item, 0
+        # Where sends are deduped, the parts behind one in doubt are found by it.
+        most_doubts = 1 if self._platform.dedupes_sends else MOST_DOUBTS
+        for pending in tuple(progress.pending):
+            if doubts >= most_doubts:
+                return False
+            tried = not first and pending.tries.pause is not None
+            if tried and self._parts.due_in(pending) > 0:
+                doubts += 1
+                continue
+            pending.part = replace(pending.part, follows_message_id=progress.before)
+            fate, told = await self._parts.send(item, pending, hold=not tried)
+            match fate:
+                case Fate.SENT:
+                    progress.before = told
+                case Fate.GONE:
+                    log.warning("answer refused", extra={"outbox_id": item.id, "reason": told})
+                    await self._booking.give_up(item, told)
+                    return True
+                case Fate.REFUSED:
+                    extra = {"part_id": pending.part.id, "reason": told}
+                    log.warning("part refused", extra=extra)
+                    progress.failed.append((pending.part, told))
+                    if item.draft.kind != "notice":
+                        await self._beside.refused(item, pending.part)
+                case Fate.DOUBT:
+                    self._tell_of_doubt(item, pending)
+                    doubts += 1
+                    continue
+            progress.pending.remove(pending)
+        if progress.pending:
+            return False
+        # Only now: a failed part ends its answer, and the parts behind it were still to go.
+        for part, why in progress.failed:
+            await self._booking.mark(part, "failed", error=why)
+        return True
 
-    async def _render(self, item: OutboxItem, draft: OutboxDraft) -> list[PartDraft]:
-        try:
-            return await rendered(self.platform, draft)
-        except Exception:  # the supervised border of a platform: say so rather than say nothing
-            log.exception("answer could not be rendered", extra={"outbox_id": item.id})
-            plain = OutboxDraft(draft.address, texts.UNRENDERABLE)
-            return self.platform.render(plain)
+    def _tell_of_doubt(self, item: OutboxItem, pending: Pending) -> None:
+        extra = {
+            "outbox_id": item.id,
+            "part_id": pending.part.id,
+            "seconds": round(self._parts.due_in(pending)),
+        }
+        log.warning("fate of a part is unknown; asked again later", extra=extra)
 
-    async def _send(self, item: OutboxItem, part: OutboxPart) -> tuple[Fate, str]:
-        """Send one part until its fate is known; with it the message's id, or why not."""
-        # A part that a crash left in the middle of its send may have arrived.
-        doubtful = part.state in ("sending", "unknown")
-        tries = Tries(part.attempts, unknowns=int(doubtful), inherited=doubtful)
-        address = item.draft.address
-        while not self._is_hopeless(part, tries):
-            while (wait := self.chats.budget(address).wait_seconds) > 0:
-                await self._pause(wait, nudged=False)
-            if self._halted:
-                raise _Leaving
-            if tries.repeat and not self._stays_one(part):
-                await self._wait_for_platform()
-            self._still_awaited(item)
-            await self._mark(part, "sending")
-            tries.attempts += 1
-            try:
-                await self._say_late(item)
-                self.chats.budget(address).called()
-                message_id = await self.platform.send(address, part, repeat=tries.repeat)
-            except EditRefused:
-                part = await self._sent_anew(part, tries)
-            except SendRefused as exc:
-                if isinstance(exc, ChatGone):
-                    self.chats.lost(address)
-                    return Fate.GONE, str(exc) or "gone"
-                return Fate.REFUSED, str(exc) or "refused"
-            except SendFlood as exc:
-                self.chats.budget(address).silence(exc.retry_after_seconds)
-                await self._mark(part, "unknown" if tries.repeat else "planned")
-            except SendUnavailable:
-                tries.failures += 1
-                await self._mark(part, "unknown" if tries.repeat else "planned")
-                await self._pause(self._backoff(tries.failures))
-            except SendUnknown:
-                await self._note_unknown(part, tries)
-            except Exception:  # the supervised border of a platform: who knows how far it came
-                log.exception("send crashed", extra={"part_id": part.id})
-                tries.crashes += 1
-                if tries.crashes > 1:
-                    return Fate.REFUSED, "sending it crashed, see the log"
-                await self._note_unknown(part, tries)
-            else:
-                self.chats.heard(address)
-                await self._mark(part, "sent", platform_message_id=message_id)
-                return Fate.SENT, message_id
-        return Fate.OPEN, ""
-
-    async def _wait_for_platform(self) -> None:
-        """There is one repeat: sent into the trouble that cost the first try, it would be lost."""
-        deadline = self.clock.monotonic() + self.settings.repeat_wait_seconds
-        while not self.works() and (left := deadline - self.clock.monotonic()) > 0:
-            await self._pause(min(left, self.settings.unknown_pause_seconds))
-
-    async def _sent_anew(self, part: OutboxPart, tries: Tries) -> OutboxPart:
-        """The message whose place it should take is gone: then it is one of its own."""
-        payload = {key: value for key, value in part.payload.items() if key != "edits"}
-        tries.only_edits_so_far()
-        await self._mark(part, "unknown" if tries.repeat else "planned")
-        return replace(part, payload=payload)
-
-    def _stays_one(self, part: OutboxPart) -> bool:
-        """Is it the same message, however often it is sent?"""
-        return self.platform.dedupes_sends or "edits" in part.payload
-
-    def _is_hopeless(self, part: OutboxPart, tries: Tries) -> bool:
-        return not self._stays_one(part) and tries.hopeless(self.settings.max_attempts)
-
-    async def _note_unknown(self, part: OutboxPart, tries: Tries) -> None:
-        tries.unknowns += 1
-        tries.failures += 1
-        await self._mark(part, "unknown")
-        if self._is_hopeless(part, tries):
-            return
-        pause = self._backoff(tries.failures)
-        if not self._stays_one(part):
-            pause = max(pause, self.settings.unknown_pause_seconds)
-        await self._pause(pause)
-
-    async def _give_up(self, item: OutboxItem, reason: str) -> None:
-        await self._stored(lambda: self.mailbox.fail_outbox(item.id, reason))
-
-    async def _mark(
-        self,
-        part: OutboxPart,
-        state: SendState,
-        *,
-        platform_message_id: str | None = None,
-        error: str | None = None,
-    ) -> None:
-        await self._stored(
-            lambda: self.mailbox.mark_part(
-                part.id, state, platform_message_id=platform_message_id, error=error
-            )
-        )
-
-    async def _stored(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Do it on the store, as often as it takes."""
-        failures = 0
-        while True:
-            try:
-                return await call()
-            except StoreUnavailable:
-                failures += 1
-                log.warning("store unavailable to delivery", extra={"failures": failures})
-                await self._pause(self._backoff(failures))
+    def _wait_seconds(self, progress: _Progress) -> float:
+        tried = [one for one in progress.pending if one.tries.pause is not None]
+        return min(map(self._parts.due_in, tried), default=0.0)
 
     def _backoff(self, failures: int) -> float:
-        return self.settings.backoff_seconds(failures, self.jitter())
-
-    async def _pause(self, seconds: float, *, nudged: bool = True) -> None:
-        """Wait; a nudge ends it early, unless the platform itself asked for the wait."""
-        deadline = self.clock.monotonic() + seconds
-        while not self._leaving:
-            left = deadline - self.clock.monotonic()
-            if left <= 0:
-                return
-            wake = asyncio.ensure_future(self._wake.wait())
-            try:
-                woken = await wait_all((wake,), self.clock, left)
-            finally:
-                wake.cancel()
-            self._wake.clear()
-            if woken and nudged and not self._leaving:
-                return
-        raise _Leaving
+        return self._means.settings.backoff_seconds(failures, self._means.jitter())

@@ -14,10 +14,13 @@ from contextlib import asynccontextmanager
 from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
 from agent.ports import Clock
 from agent.store_ports import Mailbox
+from gateway.delivery.beside import Beside
 from gateway.delivery.chat import ChatSender
 from gateway.delivery.chats import ChatKey, Chats, chat_of
+from gateway.delivery.parts import Means
 from gateway.delivery.preview import PreviewNotes, Previews
 from gateway.delivery.tries import DeliverySettings
+from gateway.delivery.waiting import Queues
 from gateway.platforms.contract import ChatGone, Platform, SendFlood
 from gateway.tasks import TaskOwner
 
@@ -44,22 +47,26 @@ class Delivery:
         awaited: Callable[[int], bool] = lambda outbox_id: False,
         asks: Callable[[Address], bool] = lambda address: False,
         works: Callable[[str], bool] = lambda platform: True,
+        stands: Callable[[int, str], None] = lambda outbox_id, message_id: None,
     ) -> None:
         """``awaited``: does anybody here wait for an answer to this question (by its id)?
 
         ``asks``: does a turn wait for an answer in this chat? Then nobody is shown as writing.
         ``works``: is this platform in no trouble, as far as is known?
+        ``stands`` is told of a question that was sent: its id, and which message it is.
         """
         self._mailbox = mailbox
         self._platforms = platforms
         self._clock = clock
         self._settings = settings or DeliverySettings()
-        self._jitter = jitter
-        self._awaited = awaited
         self._asks = asks
-        self._works = works
-        self._senders: dict[ChatKey, ChatSender] = {}
         self._chats = Chats(clock)
+        self._means = Means(
+            mailbox, clock, self._chats, Queues(), self._settings, jitter, awaited, works, stands
+        )
+        self._senders: dict[ChatKey, ChatSender] = {}
+        self._overtaking: dict[ChatKey, ChatSender] = {}
+        """Of those chats in which what is being sent hangs: what a command said."""
         self._tasks = TaskOwner(clock)
         self._typing = TaskOwner(clock)
         self._asides = TaskOwner(clock)
@@ -93,7 +100,11 @@ class Delivery:
                 )
                 continue
             self._under_way.add(item.id)
-            self._enqueue(chat_of(address), platform, item)
+            key = chat_of(address)
+            waits = key in self._senders
+            self._enqueue(self._senders, key, platform, item)
+            if waits and item.draft.kind == "command":
+                self._asides.spawn(self._overtake(key, platform, item), name="overtaking")
 
     def heard(self, address: Address) -> None:
         """Somebody wrote there: whatever the chat was, it is open now."""
@@ -112,18 +123,21 @@ class Delivery:
 
     def nudge(self, platform: str) -> None:
         """This platform works again: do not sit out the back-off."""
-        for key, sender in self._senders.items():
-            if key[0] == platform:
-                sender.nudge()
+        for senders in (self._senders, self._overtaking):
+            for key, sender in senders.items():
+                if key[0] == platform:
+                    sender.nudge()
 
     def pending(self, address: Address) -> bool:
-        """Is anything on its way to this chat?"""
-        return chat_of(address) in self._senders
+        """Is anything on its way to this chat, beside what is in doubt?"""
+        key = chat_of(address)
+        senders = (self._senders.get(key), self._overtaking.get(key))
+        return any(sender is not None and sender.items for sender in senders)
 
     @property
     def under_way(self) -> int:
         """How many answers are on their way, over all chats."""
-        return sum(len(sender.items) for sender in self._senders.values())
+        return sum(map(len, self._all_senders()))
 
     async def idle(self, seconds: float) -> bool:
         """Wait until nothing is on its way; False if that took too long."""
@@ -132,13 +146,13 @@ class Delivery:
     async def stop(self, seconds: float) -> None:
         """End: what can be sent at once may go out within the time, the rest stays owed."""
         self._leaving = True
-        for sender in self._senders.values():
+        for sender in self._all_senders():
             sender.leave()
         await self._typing.cancel(HALT_SECONDS)
         await self._asides.cancel(HALT_SECONDS)
         if await self._tasks.wait(seconds):
             return
-        for sender in self._senders.values():
+        for sender in self._all_senders():
             sender.halt()
         if not await self._tasks.wait(HALT_SECONDS):
             log.warning("sends cut off by the shutdown", extra={"chats": len(self._tasks)})
@@ -180,33 +194,52 @@ class Delivery:
         except Exception:  # the supervised border of a platform: the work itself must go on
             log.warning("could not be said in passing", exc_info=True)
 
-    def _enqueue(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
-        sender = self._senders.get(key)
+    def _all_senders(self) -> list[ChatSender]:
+        return [*self._senders.values(), *self._overtaking.values()]
+
+    def take_buttons(self, address: Address, message_id: str) -> None:
+        """Leave a message without its buttons, when its chat takes that. Returns at once.
+
+        If they stay, that is no harm: pressing one says that it is over.
+        """
+        platform = self._platforms.get(address.platform)
+        if platform is not None and not self._chats.is_gone(address):
+            taking = Beside(platform, self._chats).take_buttons(address, message_id, self._clock)
+            self._asides.spawn(taking, name="buttons taken off")
+
+    def _enqueue(
+        self,
+        senders: dict[ChatKey, ChatSender],
+        key: ChatKey,
+        platform: Platform,
+        item: OutboxItem,
+    ) -> None:
+        sender = senders.get(key)
         if sender is not None:
-            sender.items.append(item)
+            sender.put(item)
             return
-        sender = self._senders[key] = ChatSender(
-            platform,
-            self._mailbox,
-            self._clock,
-            self._chats,
-            self._settings,
-            self._jitter,
-            self._awaited,
-            lambda: self._works(key[0]),
-        )
-        sender.items.append(item)
+        sender = senders[key] = ChatSender(platform, key[:2], self._means)
+        sender.put(item)
         # In a context of its own: the turn whose answer happens to be first is not the only one.
         contextvars.Context().run(
-            self._tasks.spawn, self._run(key, sender), name=f"delivery to {key[0]}"
+            self._tasks.spawn, self._run(senders, key, sender), name=f"delivery to {key[0]}"
         )
 
-    async def _run(self, key: ChatKey, sender: ChatSender) -> None:
+    async def _overtake(self, key: ChatKey, platform: Platform, item: OutboxItem) -> None:
+        """What a command said does not wait behind a send that hangs: a person stands there."""
+        await self._clock.sleep(self._settings.overtake_seconds)
+        sender = self._senders.get(key)
+        if sender is not None and not self._leaving and sender.take_out(item.id):
+            self._enqueue(self._overtaking, key, platform, item)
+
+    async def _run(
+        self, senders: dict[ChatKey, ChatSender], key: ChatKey, sender: ChatSender
+    ) -> None:
         try:
             await sender.run(self._settle)
         finally:
             # In the same step as the sender's last look at its queue: nothing slips in between.
-            self._senders.pop(key, None)
+            senders.pop(key, None)
 
     def _knows(self, outbox_id: int) -> bool:
         return outbox_id in self._under_way or outbox_id in self._settled

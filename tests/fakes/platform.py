@@ -83,11 +83,17 @@ class FakePlatform:
     chat: list[Sent] = field(default_factory=list)
     calls: list[tuple[float, str, int, bool]] = field(default_factory=list)
     """Every call of `send`: time, chat, part id, repeat."""
+    bare: list[tuple[str, str]] = field(default_factory=list)
+    """Every call of `take_buttons`: chat, message id."""
+    bare_failures: deque[SendError] = field(default_factory=deque)
+    """Taken one per `take_buttons`."""
     typed: list[tuple[float, str]] = field(default_factory=list)
     typing_flood: SendFlood | None = None
     """Raised by every `typing`."""
     failures: deque[Failure | None] = field(default_factory=deque)
     blocked: dict[str, SendError] = field(default_factory=dict)
+    refuse: Callable[[OutboxPart], SendError | None] = lambda part: None
+    """Raised by a send after it was shown, as by a server that takes it and does not say so."""
     gate: asyncio.Event | None = None
     delay: Callable[[], Awaitable[None]] | None = None
     """What every send takes."""
@@ -164,6 +170,8 @@ class FakePlatform:
             if failure is not None and not failure.delivered:
                 raise failure.error
             message_id = self._show(address, part, repeat)
+            if (silent := self.refuse(part)) is not None:
+                raise silent
             if failure is not None:
                 raise failure.error
             return message_id
@@ -196,6 +204,11 @@ class FakePlatform:
         """Somebody takes a message of ours away."""
         n = int(message_id[1:])
         self.chat[n] = replace(self.chat[n], gone=True)
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        self.bare.append((address.chat_id, message_id))
+        if self.bare_failures:
+            raise self.bare_failures.popleft()
 
     async def typing(self, address: Address) -> None:
         self.typed.append((self._time(), address.chat_id))
