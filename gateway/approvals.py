@@ -16,13 +16,22 @@ from dataclasses import dataclass, field, replace
 
 from agent.approvals import Proposal, Ruling
 from agent.errors import StoreError
-from agent.mail import Address, Button, InboxRecord, OutboxDraft, OutboxItem
+from agent.mail import Address, InboxRecord, OutboxDraft, OutboxItem
 from agent.ports import Clock
 from agent.sessions import key_in
 from agent.store_ports import Mailbox
 from gateway import approval_text as texts
-from gateway.intake.records import is_shared
-from gateway.questions import Answered, Fate, Question, Reply
+from gateway.questions import (
+    NOBODY_THERE,
+    NOT_PUT,
+    Answered,
+    Fate,
+    Question,
+    Reply,
+    asking,
+    report,
+    ruling,
+)
 from gateway.tasks import StopReason, StopSignal, finish, wait_all
 
 log = logging.getLogger(__name__)
@@ -35,17 +44,6 @@ REMEMBERED = 1_000
 """Questions that are over, so that their old buttons get an answer of their own."""
 _DIGITS = "23456789"
 _LETTERS = _DIGITS + "abcdefghjkmnpqrstuvwxyz"
-
-DENIED = "denied by the user{why}. It was not done; do not try to do the same in another way"
-NOT_ANSWERED = (
-    "not done: the question whether it may be done was not answered within {minutes} minutes. End "
-    "your turn now and say what you wanted to do; the user may ask for it again"
-)
-NOBODY_THERE = (
-    "not done and not asked: an earlier question of this turn was not answered, so nobody is "
-    "there. End your turn now and say what you wanted to do"
-)
-NOT_PUT = "not done: the question whether it may be done could not be put right now"
 
 
 def new_id() -> str:
@@ -80,7 +78,7 @@ class TurnApprover:
             if question is None:
                 return Ruling(False, NOT_PUT)
             self._nobody_there = question.fate is Fate.EXPIRED
-            return _ruling(question, self.desk.minutes)
+            return ruling(question, self.desk.minutes)
 
 
 class ApprovalDesk:
@@ -92,13 +90,15 @@ class ApprovalDesk:
         hand_over: Callable[[Sequence[OutboxItem]], None],
         clock: Clock,
         *,
+        take_buttons: Callable[[Address, str], None] = lambda address, message_id: None,
         draw: Callable[[], str] = new_id,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
-        """``draw``: a new id, as people type it."""
+        """``take_buttons`` off a message, some time soon. ``draw``: a new id, as people type it."""
         self._mailbox = mailbox
         self._hand_over = hand_over
         self._clock = clock
+        self._take_buttons = take_buttons
         self._draw = draw
         self._wait_seconds = wait_seconds
         self._open: dict[str, Question] = {}
@@ -117,6 +117,19 @@ class ApprovalDesk:
     def is_awaited(self, outbox_id: int) -> bool:
         """Is the question of this row open?"""
         return any(question.outbox_id == outbox_id for question in self._open.values())
+
+    def stands(self, outbox_id: int, message_id: str) -> None:
+        """The question of this row is in its chat now, as this message."""
+        for question in (*self._open.values(), *reversed(self._over.values())):
+            if question.outbox_id == outbox_id:
+                question.message_id = message_id
+                if question.fate is not Fate.OPEN:  # over while it was on its way
+                    self._leave_without_buttons(question)
+                return
+
+    def _leave_without_buttons(self, question: Question) -> None:
+        if question.message_id:
+            self._take_buttons(question.record.address, question.message_id)
 
     def is_asking(self, session_key: str) -> bool:
         """Does a turn of this conversation wait for an answer?"""
@@ -142,6 +155,7 @@ class ApprovalDesk:
                     address=replace(address, chat_id=new_chat_id, thread_id=None),
                     session_key=key_in(question.key, new_chat_id),
                 )
+                question.message_id = ""  # in the new chat that number is another message's
 
     def close(self) -> None:
         """The daemon goes down: turns that wait for a person do not hold it up."""
@@ -164,7 +178,7 @@ class ApprovalDesk:
             if question.fate is Fate.OPEN:  # the turn has ended
                 self._end(question, Fate.WITHDRAWN)
             self._open.pop(question.id, None)
-            self._report(question, self._clock.monotonic() - started)
+            report(question, self._clock.monotonic() - started)
         if question.fate is Fate.EXPIRED:
             await self._say_expired(question, turn.conversation_id)
         return question
@@ -181,7 +195,7 @@ class ApprovalDesk:
         """Owe it to the chat; False: the store does not take it."""
         if self._heeds_the_end(question):
             return True
-        draft = self._draft(question)
+        draft = asking(question, self.minutes)
         try:
             item = await finish(self._mailbox.owe(draft, conversation_id))
         except StoreError:
@@ -200,19 +214,6 @@ class ApprovalDesk:
             question.stop.request(StopReason.SHUTDOWN)
         return self._closing
 
-    def _draft(self, question: Question) -> OutboxDraft:
-        shared = is_shared(question.record)
-        text = texts.question(question.proposal, question.id, self.minutes, shared=shared)
-        buttons = [
-            Button(texts.APPROVE, f"/approve {question.id}"),
-            Button(texts.DENY, f"/deny {question.id}"),
-        ]
-        if not texts.fits(question.proposal):
-            buttons.append(Button(texts.SHOW_ALL, f"/approve {question.id} show"))
-        return OutboxDraft(
-            question.record.address, text, "notice", buttons=tuple(buttons), asks=True
-        )
-
     def _end(self, question: Question, fate: Fate) -> None:
         question.fate = fate
         question.over_at = self._clock.now()
@@ -220,6 +221,7 @@ class ApprovalDesk:
         self._over[question.id] = question
         while len(self._over) > REMEMBERED:
             self._over.popitem(last=False)
+        self._leave_without_buttons(question)
         if not question.answer.done():
             question.answer.set_result(None)
 
@@ -230,22 +232,6 @@ class ApprovalDesk:
             self._hand_over([await finish(self._mailbox.owe(draft, conversation_id))])
         except StoreError:
             log.warning("the end of a question could not be told", exc_info=True)
-
-    @staticmethod
-    def _report(question: Question, seconds: float) -> None:
-        """Who allowed what: for whoever has to know later."""
-        log.info(
-            "approval",
-            extra={
-                "tool": question.proposal.tool,
-                "decision": question.fate.value,
-                "asked": question.record.owner,
-                "by": question.by or "-",
-                "seconds": round(seconds, 1),
-                "what": question.proposal.digest,
-                "question": question.id,
-            },
-        )
 
     # for people
 
@@ -304,14 +290,3 @@ class ApprovalDesk:
             and abs(record.received_at - other.over_at) < SAME_BREATH_SECONDS
             for other in self._over.values()
         )
-
-
-def _ruling(question: Question, minutes: int) -> Ruling:
-    match question.fate:
-        case Fate.APPROVED:
-            return Ruling(True, "approved by the user")
-        case Fate.DENIED:
-            why = f", who says: {question.why}" if question.why else ""
-            return Ruling(False, DENIED.format(why=why))
-        case _:
-            return Ruling(False, NOT_ANSWERED.format(minutes=minutes))

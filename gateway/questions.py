@@ -1,15 +1,30 @@
-"""Owns what a question is that waits for a yes or no: who may answer, what came of it."""
+"""Owns what a question is: how it is put, who may answer, what came of it and how that is told."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.approvals import Proposal
-from agent.mail import InboxRecord
+from agent.approvals import Proposal, Ruling
+from agent.mail import Button, InboxRecord, OutboxDraft
+from gateway import approval_text as texts
 from gateway.intake.records import is_shared
 from gateway.tasks import StopSignal
+
+log = logging.getLogger(__name__)
+
+DENIED = "denied by the user{why}. It was not done; do not try to do the same in another way"
+NOT_ANSWERED = (
+    "not done: the question whether it may be done was not answered within {minutes} minutes. End "
+    "your turn now and say what you wanted to do; the user may ask for it again"
+)
+NOBODY_THERE = (
+    "not done and not asked: an earlier question of this turn was not answered, so nobody is "
+    "there. End your turn now and say what you wanted to do"
+)
+NOT_PUT = "not done: the question whether it may be done could not be put right now"
 
 
 class Fate(StrEnum):
@@ -52,6 +67,8 @@ class Question:
     """Who answered, as the store names people."""
     over_at: float = 0.0
     outbox_id: int = 0
+    message_id: str = ""
+    """As it stands in its chat; empty: it does not, or not any more."""
 
     @property
     def key(self) -> str:
@@ -85,3 +102,44 @@ class Reply:
     question: Question | None = None
     choices: tuple[str, ...] = ()
     """The ids of those that are open, where it is not clear which one is meant."""
+
+
+def asking(question: Question, minutes: int) -> OutboxDraft:
+    """How it is put to whoever is asked."""
+    shared = is_shared(question.record)
+    text = texts.question(question.proposal, question.id, minutes, shared=shared)
+    buttons = [
+        Button(texts.APPROVE, f"/approve {question.id}"),
+        Button(texts.DENY, f"/deny {question.id}"),
+    ]
+    if not texts.fits(question.proposal):
+        buttons.append(Button(texts.SHOW_ALL, f"/approve {question.id} show"))
+    return OutboxDraft(question.record.address, text, "notice", buttons=tuple(buttons), asks=True)
+
+
+def report(question: Question, seconds: float) -> None:
+    """Who allowed what: for whoever has to know later."""
+    log.info(
+        "approval",
+        extra={
+            "tool": question.proposal.tool,
+            "decision": question.fate.value,
+            "asked": question.record.owner,
+            "by": question.by or "-",
+            "seconds": round(seconds, 1),
+            "what": question.proposal.digest,
+            "question": question.id,
+        },
+    )
+
+
+def ruling(question: Question, minutes: int) -> Ruling:
+    """What the tool hears of a question that is over."""
+    match question.fate:
+        case Fate.APPROVED:
+            return Ruling(True, "approved by the user")
+        case Fate.DENIED:
+            why = f", who says: {question.why}" if question.why else ""
+            return Ruling(False, DENIED.format(why=why))
+        case _:
+            return Ruling(False, NOT_ANSWERED.format(minutes=minutes))

@@ -44,10 +44,15 @@ async def deny(host: CommandHost, call: Call) -> str | Said:
 
 
 def _said(reply: Reply, call: Call, done: str) -> Said:
-    """What came of it. Once the question is decided, its buttons are of no use to anybody."""
-    taken = reply.answered is Answered.TAKEN
-    decided = taken or reply.answered in (Answered.OVER, Answered.UNKNOWN)
-    return Said(done if taken else _words(reply, call), decides=decided)
+    """What came of it.
+
+    The desk takes the buttons off a question that it knows. Those of another one are of no use to
+    anybody any more, whoever presses them.
+    """
+    if reply.answered is Answered.TAKEN:
+        return Said(done)
+    over = reply.answered in (Answered.OVER, Answered.UNKNOWN)
+    return Said(_words(reply, call), decides=over, aside=True)
 
 
 def _id_in(words: list[str]) -> str | None:

@@ -256,7 +256,7 @@ class Platform(Protocol):
     def dedupes_sends(self) -> bool:
         """A part sent again (``repeat=True``) is shown once.
 
-        If not, a part whose outcome is unknown is sent again once, marked as a possible repeat.
+        If not, a part whose outcome is unknown is sent again marked as a possible repeat (ADR 45).
         """
         ...
 
@@ -321,6 +321,15 @@ class Platform(Protocol):
 
         Raises:
             EditRefused: the message is gone.
+            SendError: the matching class.
+        """
+        ...
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        """Leave a message of ours as it is, but without its buttons; it may have none already.
+
+        Raises:
+            EditRefused: the message is gone, or can not be changed.
             SendError: the matching class.
         """
         ...

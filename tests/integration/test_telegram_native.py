@@ -634,3 +634,32 @@ async def test_what_is_remembered_may_be_anything(
             server,
             lambda: len(server.calls_of("setMyCommands")) == before + 2,  # noqa: B023
         )
+
+
+# --- buttons of a question that is over -----------------------------------------------------------
+
+
+async def test_buttons_are_taken_by_the_number_of_their_message(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    (message_id,) = await deliver(telegram, address(), "**may** I?", buttons=(ALLOW, DENY))
+    await telegram.take_buttons(address(), message_id)
+    await telegram.take_buttons(address(), message_id)  # not modified: that was the wish
+    assert keyboard(server) == []
+    assert (server.sent[0].text, len(server.sent[0].entities)) == ("may I?", 1)
+    server.fault(Fault.flood(31, "editMessageReplyMarkup"))
+    with pytest.raises(SendFlood):
+        await telegram.take_buttons(address(), message_id)
+    with pytest.raises((EditRefused, SendRefused)):
+        await telegram.take_buttons(address(), "99999")
+
+
+async def test_a_chat_that_moved_keeps_its_buttons(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    server.add_group(-4_000)
+    (message_id,) = await deliver(telegram, address(-4_000), "may I?", buttons=(ALLOW,))
+    server.migrate(-4_000, -1_000_000_009_999)
+    await deliver(telegram, address(-4_000), "moved")
+    with pytest.raises(EditRefused):
+        await telegram.take_buttons(address(-4_000), message_id)

@@ -177,6 +177,9 @@ class ConsolePlatform:
     ) -> str | None:
         return None
 
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        return None
+
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         raise FetchRefused("the console brings no files")
 

@@ -60,7 +60,7 @@ class TelegramPlatform:
     call whose outcome is unknown:
 
     ==================== ==========================================================================
-    message, file        sent again once, marked as a possible repeat
+    message, file        sent again, marked as a possible repeat, in growing pauses (ADR 45)
     edit                 repeated as it is: the message says it once, however often it is told to
     draft                shown again at the next piece of text; it goes by itself
     buttons taken off    left: pressed once more they say that it is over
@@ -167,6 +167,11 @@ class TelegramPlatform:
         if self._is_foreign(address):
             raise SendUnavailable("the turn of another bot")
         return await self._showing.show(address, text, message_id, draft_id)
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        if self._is_foreign(address):
+            raise SendUnavailable("a message of another bot")
+        await self._outgoing.take_buttons(address, message_id)
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
         if attachment.size_bytes is not None and attachment.size_bytes > limit_bytes:

@@ -234,11 +234,13 @@ class Rig:
             jitter=lambda: 0.5,
             awaited=lambda outbox_id: self.approvals.is_awaited(outbox_id),
             asks=lambda address: self.approvals.is_asking_in(address),
+            stands=lambda outbox_id, message_id: self.approvals.stands(outbox_id, message_id),
         )
         self.approvals = ApprovalDesk(
             self.store,
             self.delivery.hand_over,
             self.clock,
+            take_buttons=self.delivery.take_buttons,
             draw=lambda: f"{next(self.questions):06}",
         )
         self.gate = Gate(self.policies, self.store, self.store)

@@ -18,7 +18,7 @@ from gateway import texts
 from gateway.approvals import REMEMBERED
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.records import record_of
-from gateway.platforms.contract import SendFlood
+from gateway.platforms.contract import EditRefused, SendFlood, SendUnavailable, SendUnknown
 from gateway.questions import Answered
 from gateway.tasks import StopSignal
 from tests.fakes.clock import FakeClock
@@ -409,3 +409,87 @@ async def test_many_questions_are_not_remembered_for_ever(talk: Talk) -> None:
         await waiting
     assert desk.answer(record, False, FIRST, allow=True).answered is Answered.UNKNOWN
     assert len(desk._over) == REMEMBERED
+
+
+# --- what becomes of the buttons
+
+
+@pytest.mark.parametrize("word", [f"/approve {FIRST}", "/approve", "/deny", f"/deny {FIRST} no"])
+async def test_a_question_that_is_answered_loses_its_buttons(talk: Talk, word: str) -> None:
+    await talk.say("go")
+    assert talk.platform.bare == []
+    await talk.say(word)
+    assert talk.platform.bare == [("111", "m0")]
+    await talk.say(word)
+    assert talk.platform.bare == [("111", "m0")]
+
+
+async def test_so_does_one_that_is_over_in_another_way(talk: Talk) -> None:
+    await talk.say("go")
+    await talk.clock.advance(301)
+    await talk.rig.settle()
+    assert talk.platform.bare == [("111", "m0")]
+    await talk.say("go")
+    await talk.say("/stop")
+    [_, second] = [n for n, text in enumerate(talk.shown) if text.startswith("May I")]
+    assert talk.platform.bare[1:] == [("111", f"m{second}")]
+
+
+async def test_who_may_not_answer_takes_no_buttons(clock: FakeClock) -> None:
+    talk = Talk(clock)
+    await talk.say("go", sender_id="111", **GROUP)
+    await talk.say(f"/approve {FIRST}", sender_id="222", interaction="pressed", **GROUP)
+    await talk.say("/approve show", sender_id="111", **GROUP)
+    assert talk.platform.bare == []
+    drafts = {draft.text: draft for draft in talk.platform.planned}
+    refused = drafts[words.NOT_YOURS]
+    assert (refused.aside, refused.decides, refused.interaction) == (True, False, "pressed")
+
+
+async def test_a_press_on_what_is_over_takes_the_buttons_that_were_pressed(talk: Talk) -> None:
+    await talk.say("go")
+    await talk.say(f"/approve {FIRST}", interaction="first")
+    await talk.say(f"/approve {FIRST}", interaction="second")
+    await talk.say("/deny 999999", interaction="third")  # of an earlier run
+    drafts = {draft.interaction: draft for draft in talk.platform.planned if draft.interaction}
+    told = {key: (draft.decides, draft.aside) for key, draft in drafts.items()}
+    assert told == {"first": (False, False), "second": (True, True), "third": (True, True)}
+
+
+async def test_answered_while_it_is_on_its_way_it_loses_its_buttons_there(talk: Talk) -> None:
+    talk.platform.gate = asyncio.Event()
+    await talk.say("go")
+    await talk.say(f"/approve {FIRST}")
+    assert talk.platform.bare == []
+    talk.platform.gate.set()
+    await talk.rig.settle()
+    assert talk.platform.bare == [("111", "m0")]
+
+
+async def test_buttons_wait_for_what_the_chat_takes_and_then_stay(talk: Talk) -> None:
+    talk.platform.bare_failures.extend([SendFlood(40), SendUnknown("?"), SendUnavailable("?")])
+    await talk.say("go")
+    await talk.say(f"/approve {FIRST}")
+    assert len(talk.platform.bare) == 1
+    await talk.clock.advance(39)
+    await talk.rig.settle()
+    assert len(talk.platform.bare) == 1
+    for _ in range(2):
+        await talk.clock.advance(130)
+        await talk.rig.settle()
+    assert len(talk.platform.bare) == 4
+    talk.platform.bare_failures.append(EditRefused("it is gone"))
+    await talk.say("go")
+    await talk.say(f"/deny {SECOND}")
+    await talk.clock.advance(600)
+    await talk.rig.settle()
+    assert len(talk.platform.bare) == 5
+    assert talk.shown[-1] == "no"
+
+
+async def test_in_a_chat_that_moved_no_other_message_loses_its_buttons(talk: Talk) -> None:
+    await talk.say("go", **GROUP)
+    talk.rig.approvals.moved("fake", "900", "-5", "-1005")
+    await talk.say(f"/approve {FIRST}")
+    assert talk.rulings == ["approved by the user"]
+    assert talk.platform.bare == []

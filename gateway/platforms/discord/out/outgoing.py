@@ -9,7 +9,6 @@ from gateway import texts
 from gateway.platforms.contract import (
     Address,
     ChatGone,
-    EditRefused,
     OutboxPart,
     SendError,
     SendRefused,
@@ -83,7 +82,7 @@ class Outgoing:
             return
         try:
             await self.buttons.take(channel_of(address), key.pressed_id)
-        except (SendError, EditRefused) as exc:
+        except SendError as exc:
             log.debug("buttons stay", extra={"error": str(exc)})
 
     async def _send(

@@ -47,8 +47,17 @@ class Outgoing:
         else:
             message_id = await self._deliver(address, part, repeat=repeat)
         if payload.get("decides"):
-            await self._take_buttons(address, str(payload["pressed"]))
+            await self._take_pressed_buttons(address, str(payload["pressed"]))
         return message_id
+
+    async def take_buttons(self, address: Address, message_id: str) -> None:
+        """As `gateway.platforms.contract.Platform.take_buttons`."""
+        if self._moves.today(address) != address.chat_id:
+            raise EditRefused("the chat has moved")
+        try:
+            await self._calls().take_buttons(address.chat_id, message_id)
+        except (ChatMoved, BadButtons, BadMarkup, NoSuchMessage) as exc:
+            raise EditRefused(str(exc)) from exc
 
     async def in_some_form(
         self, address: Address, form: Form, send: Callable[[str, Form], Awaitable[T]]
@@ -147,12 +156,10 @@ class Outgoing:
             raise EditRefused(str(exc)) from exc
         return message_id
 
-    async def _take_buttons(self, address: Address, message_id: str) -> None:
-        if self._moves.today(address) != address.chat_id:
-            return
+    async def _take_pressed_buttons(self, address: Address, message_id: str) -> None:
         try:
-            await self._calls().take_buttons(address.chat_id, message_id)
-        except (SendError, ChatMoved, BadButtons, BadMarkup, NoSuchMessage) as exc:
+            await self.take_buttons(address, message_id)
+        except SendError as exc:
             log.debug("buttons stay", extra={"error": str(exc)})
 
 
