@@ -97,7 +97,7 @@ class Call:
     shared: bool
     """Several people talk in this conversation."""
     over: asyncio.Future[None] | None = None
-    """For /stop: done when what was running has ended; None: nothing was running."""
+    """For /stop: done if what was running has ended by now; None: nothing was running."""
     inbox_id: int = 0
     """The command's own row."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from gateway import texts
 from gateway.commands.contract import Call, CommandHost
 
@@ -24,8 +22,8 @@ async def stop(host: CommandHost, call: Call) -> str:
     """Say what came of the stop, which has happened already."""
     if call.over is None:
         return texts.NOTHING_RUNNING
-    await asyncio.wait({call.over})
-    waiting = host.waiting(call.key) + (1 if host.busy(call.key) else 0)
+    another = call.over.done() and host.busy(call.key)
+    waiting = host.waiting(call.key) + (1 if another else 0)
     return texts.stopped(waiting)
 
 

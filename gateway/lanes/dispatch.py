@@ -23,7 +23,7 @@ from gateway.lanes.jobs import BusyMode, Job
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.receipts import Receipts
 from gateway.lanes.steering import LaneSteering, may_join
-from gateway.tasks import StopReason, StopSignal, TaskOwner
+from gateway.tasks import StopReason, StopSignal, TaskOwner, wait_all
 from gateway.turns.rereading import as_they_are
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
@@ -32,6 +32,8 @@ GATHER_SECONDS = 1.0
 """What may go on waits so long for its next piece."""
 LONGEST_GATHER_SECONDS = 5.0
 """And not longer than this for all of them."""
+STOP_SEEN_SECONDS = 0.4
+"""A stop is answered after this, whether what ran has come to its end or not."""
 
 
 class Dispatch:
@@ -305,6 +307,10 @@ class Dispatch:
         stop: StopSignal,
         over: asyncio.Future[None] | None = None,
     ) -> None:
+        if over is not None:
+            # What runs is cut off; that it tidies up for a while (a preview's call hangs) is no
+            # reason to let a person wait who wants to see that the stop was heard.
+            await wait_all((over,), self._clock, STOP_SEEN_SECONDS)
         if await self._commands.run(item, stop, over) is not None:
             job.kind = "turn"
             await self._turns.retry(item, stop, self._steering(job))
