@@ -125,7 +125,7 @@ class Recovery:
             if fate is not Fate.PLATFORM_OFF:
                 await self._abandon(turn, items, fate)
             if fate is Fate.STOPPED and stop_id is not None:
-                settled.add(stop_id)
+                settled.update(_same_stop(stop_id, asked, turn.session_key, waiting))
         refused = left = 0
         for item in waiting:
             if _is_off(item, self._gate):
@@ -189,6 +189,15 @@ def _stops(waiting: Sequence[InboxItem], gate: Gate) -> Mapping[str, Sequence[in
         if _is_command(item, "stop") and _allowed(item, gate):
             found[item.record.session_key].append(item.id)
     return found
+
+
+def _same_stop(
+    stop_id: int, asked: Sequence[int], key: str, waiting: Sequence[InboxItem]
+) -> Sequence[int]:
+    """This /stop and those said again because nothing came of it: they hit no later message."""
+    said = (i.id for i in waiting if i.record.session_key == key and i.record.kind != COMMAND)
+    until = min((n for n in said if n > stop_id), default=None)
+    return [n for n in asked if n >= stop_id and (until is None or n < until)]
 
 
 def _is_command(item: InboxItem, name: str) -> bool:

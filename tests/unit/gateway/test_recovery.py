@@ -217,6 +217,15 @@ async def test_each_stop_hits_its_own_turn(clock: FakeClock) -> None:
     assert [text for _, text in await rig.rows(KEY)] == ["m1", "m3"]
 
 
+async def test_a_stop_that_was_said_again_does_not_hit_the_next_message(clock: FakeClock) -> None:
+    rig = Rig(clock)
+    rig.hold("m1", asyncio.Event())
+    await send(rig, "m1", "m2")
+    await store(rig, "/stop", "/stop", first=3)
+    await restart(rig, orderly=False)
+    assert sorted(rig.platform.texts()) == sorted([texts.STOPPED, texts.STOPPED, "re: m2"])
+
+
 async def test_the_stop_of_somebody_who_lost_access_stops_nobody(clock: FakeClock) -> None:
     rig = Rig(clock)
     rig.hold("m1", asyncio.Event())
