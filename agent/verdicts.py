@@ -8,11 +8,11 @@ from agent.llm.answers import thinking_text
 from agent.messages import Draft, Message, text_of
 from agent.ports import ModelResponse
 
-CUT_NOTE = "[The answer was cut off here: it reached the output limit. Ask me to go on.]"
+CUT_NOTE = "[The answer is cut off here: it is as long as one may be. Ask me to go on.]"
 REFUSED = (
     "The model declined to answer this message. Put it differently, or go on with something else."
 )
-NOTHING = "The model gave no answer. Please ask again."
+NOTHING = "The model gave no answer. Please ask again in other words."
 CALL_TOO_LONG = (
     "The model tried to do something that is larger than one answer may be, so nothing of it was "
     "done. Please ask for it in smaller pieces."
@@ -21,7 +21,9 @@ OUT_OF_STEPS = (
     "This took more steps than one message may take, so I stopped. What was done so far is kept; "
     "write “go on” to continue."
 )
-PAUSED_TOO_OFTEN = "The provider kept interrupting this answer. Please ask again."
+PAUSED_TOO_OFTEN = (
+    "The model's provider kept interrupting this answer. Please ask again in a few minutes."
+)
 
 FINISH_NOW = (
     "[Note of the host, not of the user: the limit of steps for this message is reached. Tools can "

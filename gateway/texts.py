@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.verdicts import NOTHING
+
 NOTHING_TO_READ = (
     "I could not find anything in that message that I can read. Please write it out, or send it as "
     "a picture or a file."
@@ -14,17 +16,6 @@ GOES_ON = "(Interrupted here; I go on in a moment.)"
 PART_REFUSED = (
     "A part of that answer was not accepted here, so it is missing. "
     "Please ask me to repeat it in other words."
-)
-SECOND_POLLER = (
-    "another program polls with this bot's token; end it, or give one of the two its own bot"
-)
-WEBHOOK_ELSEWHERE = (
-    "another address was set for this bot's updates, or none; set again (if this comes back, "
-    "another program uses this bot's token)"
-)
-WEBHOOK_REMOVED = (
-    "a webhook was set for this bot and stood in the way of polling; removed (if it comes back, "
-    "another program uses this bot's token)"
 )
 NOTHING_RUNNING = "Nothing is running right now."
 NEW_CONVERSATION = "A new conversation starts here. The old one is kept."
@@ -53,9 +44,8 @@ MICRO_USAGE = (
     "/micro shows whether older answers are condensed here one by one; /micro on, off or inherit "
     "sets it."
 )
-MICRO_BUSY = "Something is running here. Please wait for the answer or /stop it, then try again."
 NO_CONVERSATION = "There is no conversation here yet. Write something and it begins."
-NOTHING_SAID = "(The model had nothing to say. Please ask again in other words.)"
+NOTHING_SAID = NOTHING
 BUTTON_WITHOUT_USE = "This button does nothing any more. /help shows what I know."
 WHOLE_ANSWER = "That was the beginning; the whole answer is in this file."
 POSSIBLE_REPEAT = "(This may be a repeat: I could not see whether it arrived.)"
@@ -228,6 +218,19 @@ def restarted(version: str, resumed: int) -> str:
     return f"{text} {what} on now."
 
 
+def who_and_where(
+    owner: str, chat_id: str, thread_id: str | None, platform: str, *, admin: bool
+) -> str:
+    """The ids that the access lists want."""
+    lines = [
+        f"You are {owner}{', an admin' if admin else ''}.",
+        f"This chat is {chat_id} on {platform}.",
+    ]
+    if thread_id:
+        lines.append(f"This thread is {thread_id}.")
+    return "\n".join(lines)
+
+
 def unknown_setting(word: str, known: Sequence[str]) -> str:
     """A command's word that is none of those it takes; ``word`` as it may be shown."""
     return f"“{word}” is none of {', '.join(known)}."
@@ -294,16 +297,6 @@ def file_too_large_to_send(size_bytes: int, limit_bytes: int) -> str:
     return (
         f"it has {size_bytes / 1e6:,.3g} MB, and I can send at most {limit_bytes / 1e6:,.3g} MB "
         "here; please ask me for it in smaller pieces"
-    )
-
-
-def webhook_failing(pending: int, error: str) -> str:
-    """Updates wait at Telegram and do not arrive here."""
-    waiting = "an update waits" if pending == 1 else f"{pending:,} updates wait"
-    said = f" (it says: {error})" if error else ""
-    return (
-        f"{waiting} at Telegram and can not be delivered{said}; check telegram.webhook.url, the "
-        "reverse proxy and its certificate"
     )
 
 

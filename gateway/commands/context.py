@@ -8,20 +8,18 @@ from functools import partial
 from agent.compaction.plan.report import last_compression, read_manifest, verbatim_rows
 from agent.composition import Filling, fill
 from agent.ledger import LedgerScope
-from agent.lineages import UsageTotals
 from agent.llm.background import in_daemon_thread
 from agent.model_metadata import Triggers, estimate_prefix_tokens
 from agent.ports import CompactionDecision
 from agent.prices import price_table
-from agent.sessions import LoadedSession, Session
+from agent.sessions import LoadedSession
 from agent.spending import bill_of
 from gateway import texts
+from gateway.commands import status_text
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
 from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
 from gateway.commands.lineage import hold_limit
-from gateway.commands.wording import duration, percent
-from gateway.lanes.jobs import LaneView
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""
@@ -152,24 +150,25 @@ async def status(host: CommandHost, call: Call) -> str:
     if loaded is None:
         lines += [
             f"Model: {host.prefix_for(call.record.address.platform).model}",
-            f"Window: {_tokens(host.status.window_tokens())}",
-            _trigger(host.status.triggers()),
-            _cache(host.status.cache()),
+            f"Window: {status_text.tokens(host.status.window_tokens())}",
+            status_text.trigger(host.status.triggers()),
+            status_text.cache(host.status.cache()),
             texts.NO_CONVERSATION,
         ]
     else:
         session = loaded.session
         due = host.compactors.get(session.conversation_id).due(loaded)
+        usage = await host.lineages.usage_totals(session.conversation_id)
         lines += [
             f"Model: {session.prefix.model}",
-            f"Window: {_tokens(host.status.window_tokens())}",
-            _trigger(_triggers_of(host, due), due.reason),
-            _cache(host.status.cache(), await host.lineages.usage_totals(session.conversation_id)),
-            f"Context: {_context(session, due)}",
+            f"Window: {status_text.tokens(host.status.window_tokens())}",
+            status_text.trigger(_triggers_of(host, due), due.reason),
+            status_text.cache(host.status.cache(), usage),
+            f"Context: {status_text.size(session, due)}",
             f"Session: {session.id}, {counted(session.message_count, 'message')}, "
             f"{counted(session.compression.count, 'compression')} so far",
         ]
-    lines.append(f"This conversation: {_lane(host.lane(call.key))}")
+    lines.append(f"This conversation: {status_text.lane(host.lane(call.key))}")
     lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode]}")
     if budget := await host.accounts.budget_line(call.record.owner):
         lines.append(budget)
@@ -177,40 +176,3 @@ async def status(host: CommandHost, call: Call) -> str:
         lines.append(f"{name}: {state}{f' ({reason})' if reason else ''}")
     lines.extend(host.status.remarks())
     return "\n".join(lines)
-
-
-def _lane(lane: LaneView) -> str:
-    """What runs and since when, what waits and for how long."""
-    since = f" for {duration(lane.running_seconds)}" if lane.running_seconds >= 1 else ""
-    work = f"working{since}" if lane.running else "idle"
-    waiting = f"{counted(lane.waiting, 'message')} waiting"
-    if lane.waiting and lane.oldest_seconds >= 1:
-        waiting += f", the oldest for {duration(lane.oldest_seconds)}"
-    return f"{work}, {waiting}"
-
-
-def _tokens(count: int | None) -> str:
-    return "not known yet" if not count else f"{count:,} tokens"
-
-
-def _trigger(triggers: Triggers, reason: str = "") -> str:
-    """From where on it compresses in fact, which may be far from the configured ratio."""
-    at = triggers.effective_tokens
-    share = percent(at, triggers.window_tokens)
-    held = f"; not now: {reason}" if reason else ""
-    return f"Compression: from {at:,} tokens on, {share} of the window{held}"
-
-
-def _cache(words: str, usage: UsageTotals | None = None) -> str:
-    """What the provider is asked to keep, and how much it helped."""
-    if usage is None or not usage.cache_read_tokens + usage.cache_write_tokens:
-        return f"Prompt cache: {words}"
-    share = percent(usage.cache_read_tokens, usage.prompt_tokens)
-    return f"Prompt cache: {words}; {share} of all prompts was read from it"
-
-
-def _context(session: Session, due: CompactionDecision) -> str:
-    if session.compression.awaiting_usage:
-        return f"about {due.tokens:,} tokens (estimated; it was just compressed)"
-    source = "measured" if session.anchor is not None else "estimated"
-    return f"{due.tokens:,} tokens ({source})"

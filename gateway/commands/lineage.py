@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from agent.errors import SessionEnded
 from agent.lineages import UncompressRequest
 from agent.model_metadata import Triggers, estimate_prefix_tokens
-from agent.sessions import EndReason, LoadedSession, Session, SessionInfo
+from agent.sessions import EndReason, LoadedSession, Session
 from gateway import texts
 from gateway.commands import lineage_text
-from gateway.commands.contract import Call, CommandHost, counted, tip
-from gateway.commands.wording import shown
+from gateway.commands.contract import Call, CommandHost, tip
 
-LINEAGE_LINES = 20
-ONE_SESSION = "This conversation has one session:"
 HOLD_RATIO = 0.80
 """How much of the window a conversation may fill whose compression was undone."""
-
-_ENDS: Mapping[EndReason, str] = {
-    "compression": "ended by compression",
-    "switch": "ended by new settings (model, prompt or tools)",
-    "uncompress": "ended by /uncompress",
-    "reset": "ended by /new",
-    "idle": "ended after a long silence",
-    "daily": "ended by the daily reset",
-}
 
 
 async def lineage(host: CommandHost, call: Call) -> str:
@@ -35,37 +21,10 @@ async def lineage(host: CommandHost, call: Call) -> str:
         return texts.NO_CONVERSATION
     chain = await host.sessions.lineage(conversation.tip_session_id)
     infos = {i.id: i for i in await host.archive.session_infos([s.id for s in chain])}
-    lines = [_line(n, s, infos.get(s.id)) for n, s in enumerate(chain, 1)]
-    if len(lines) > LINEAGE_LINES:
-        left_out = len(lines) - LINEAGE_LINES
-        lines = [lines[0], f"… {left_out:,} more …", *lines[left_out + 1 :]]
-    what = counted(len(chain), "session")
-    head = f"This conversation has {what}, oldest first:" if len(chain) > 1 else ONE_SESSION
-    if chain[0].link == "branch" and (parent_id := chain[0].parent_session_id) is not None:
-        head = f"{await _branched_from(host, parent_id)}\n{head}"
-    return "\n".join([head, *lines])
-
-
-async def _branched_from(host: CommandHost, parent_id: str) -> str:
-    parent = await host.sessions.session(parent_id)
-    name = f" of “{shown(parent.title)}”" if parent.title else ""
-    return (
-        f"It is a branch{name}, from session {parent.id}; "
-        f"/resume {parent.conversation_id} leads back there."
-    )
-
-
-def _line(number: int, session: Session, info: SessionInfo | None) -> str:
-    size = counted(session.message_count, "message")
-    if info is not None:
-        size += f", about {info.tokens:,} tokens"
-    return f"{number}. {session.id}: {size}, {_end(session)}"
-
-
-def _end(session: Session) -> str:
-    if session.ended_at is None:
-        return "now"
-    return _ENDS[session.end_reason] if session.end_reason else "ended by a crash"
+    parent = None
+    if chain[0].link == "branch" and chain[0].parent_session_id is not None:
+        parent = await host.sessions.session(chain[0].parent_session_id)
+    return lineage_text.chain_text(chain, infos, parent)
 
 
 async def uncompress(host: CommandHost, call: Call) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.lineages import ConversationInfo
+from agent.sessions import EndReason, Session, SessionInfo
 from gateway.commands.contract import counted
 from gateway.commands.wording import ago, shown
 
@@ -34,6 +35,53 @@ BUSY_ELSEWHERE = (
 NEWER = "‹ Newer"
 OLDER = "Older ›"
 RESUME_HINT = "/resume and its number or name leads to one of them."
+LINEAGE_LINES = 20
+_ENDS: Mapping[EndReason, str] = {
+    "compression": "ended by compression",
+    "switch": "ended by new settings (model, prompt or tools)",
+    "uncompress": "ended by /uncompress",
+    "reset": "ended by /new",
+    "idle": "ended after a long silence",
+    "daily": "ended by the daily reset",
+}
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def chain_text(
+    chain: Sequence[Session], infos: Mapping[str, SessionInfo], parent: Session | None
+) -> str:
+    """The sessions of a conversation, root first; ``parent``: what the root is a branch of."""
+    lines = [_line(n, session, infos.get(session.id)) for n, session in enumerate(chain, 1)]
+    if len(lines) > LINEAGE_LINES:
+        left_out = len(lines) - LINEAGE_LINES
+        lines = [lines[0], f"… {left_out:,} more …", *lines[left_out + 1 :]]
+    head = "This conversation has one session:"
+    if len(chain) > 1:
+        head = f"This conversation has {counted(len(chain), 'session')}, oldest first:"
+    return "\n".join([*([_branch_of(parent)] if parent is not None else []), head, *lines])
+
+
+def _branch_of(parent: Session) -> str:
+    name = f" of “{shown(parent.title)}”" if parent.title else ""
+    return (
+        f"It is a branch{name}, from session {parent.id}; "
+        f"/resume {parent.conversation_id} leads back there."
+    )
+
+
+def _line(number: int, session: Session, info: SessionInfo | None) -> str:
+    size = counted(session.message_count, "message")
+    if info is not None:
+        size += f", about {info.tokens:,} tokens"
+    return f"{number}. {session.id}: {size}, {_end(session)}"
+
+
+def _end(session: Session) -> str:
+    if session.ended_at is None:
+        return "now"
+    return _ENDS[session.end_reason] if session.end_reason else "ended by a crash"
 
 
 # --- going back ---------------------------------------------------------------------------------
@@ -56,7 +104,7 @@ def uncompressed(messages: int, tokens: int, hold_tokens: int) -> str:
     return (
         f"Uncompressed: {counted(messages, 'message')} word for word again, about {tokens:,} "
         f"tokens. I will not compress this conversation by myself before it has "
-        f"{hold_tokens:,} tokens; /compress with a topic does it your way."
+        f"{hold_tokens:,} tokens; /compress with a focus does it your way."
     )
 
 

@@ -70,7 +70,7 @@ COMMANDS: Mapping[str, Command] = {
                 "This conversation"),
         Command("context", "what fills the model's window, and what comes next",
                 context.context, "This conversation"),
-        _changing("compress", "shorten this conversation now; a topic is kept in detail",
+        _changing("compress", "shorten this conversation now, with more detail on the focus",
                   context.compress, "This conversation", "[focus]", stoppable=True),
         Command("micro", "condense older answers one by one: on, off or as configured",
                 micro.micro, "This conversation", usage="[on|off|inherit]", stoppable=False),

@@ -30,10 +30,6 @@ async def stop(host: CommandHost, call: Call) -> str:
 async def whoami(host: CommandHost, call: Call) -> str:
     """The ids that the access lists want."""
     address = call.record.address
-    lines = [
-        f"You are {call.record.owner}{', an admin' if call.admin else ''}.",
-        f"This chat is {address.chat_id} on {address.platform}.",
-    ]
-    if address.thread_id:
-        lines.append(f"This thread is {address.thread_id}.")
-    return "\n".join(lines)
+    return texts.who_and_where(
+        call.record.owner, address.chat_id, address.thread_id, address.platform, admin=call.admin
+    )

@@ -17,6 +17,7 @@ from gateway.platforms.contract import (
     PlatformError,
     PlatformUnavailable,
 )
+from gateway.platforms.telegram import operator_text
 from gateway.platforms.telegram.convert import ALLOWED_UPDATES, Me
 from gateway.platforms.telegram.failures import Failures
 from gateway.platforms.telegram.files import FileServer
@@ -161,10 +162,10 @@ class TelegramClient:
         except Conflict as exc:
             if "webhook" in str(exc).lower():
                 await self._drop_webhook()
-                raise PollConflict(texts.WEBHOOK_REMOVED, healed=True) from self._failures.cause(
-                    exc
-                )
-            raise PollConflict(texts.SECOND_POLLER) from self._failures.cause(exc)
+                raise PollConflict(
+                    operator_text.WEBHOOK_REMOVED, healed=True
+                ) from self._failures.cause(exc)
+            raise PollConflict(operator_text.SECOND_POLLER) from self._failures.cause(exc)
         except InvalidToken:
             # May be a passing fault of a proxy: a new start asks who we are, and decides.
             raise PlatformUnavailable("telegram refused the token during a poll") from None

@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
-from gateway import texts
 from gateway.platforms.contract import PlatformState, PlatformUnavailable, Report
+from gateway.platforms.telegram import operator_text
 from gateway.platforms.telegram.convert import PLATFORM, chat_of
 from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel, WebhookDoor
@@ -224,7 +224,7 @@ class Webhook:
                 case Health.WELL:
                     self._say("")
                 case Health.ELSEWHERE:
-                    self._say(texts.WEBHOOK_ELSEWHERE)
+                    self._say(operator_text.WEBHOOK_ELSEWHERE)
                     log.warning("another webhook was set; set again", extra={"platform": PLATFORM})
                     await self._set()
                     return True
@@ -245,7 +245,7 @@ class Webhook:
         self._report(PlatformState.DEGRADED if reason else PlatformState.RUNNING, reason)
 
     async def _failing(self, info: WebhookInfo) -> None:
-        reason = texts.webhook_failing(info.pending, info.last_error)
+        reason = operator_text.webhook_failing(info.pending, info.last_error)
         self._say(reason)
         if self._clock.monotonic() - self._set_at < self._settings.again_seconds:
             return

@@ -111,7 +111,7 @@ async def test_while_something_runs_it_is_only_shown(clock: FakeClock) -> None:
     gate = asyncio.Event()
     talk.rig.hold("long", gate)
     await talk.say("long")
-    assert await talk.say("/micro on") == texts.MICRO_BUSY
+    assert await talk.say("/micro on") == texts.STILL_RUNNING
     assert "off here" in await talk.say("/micro status")
     gate.set()
     await talk.rig.settle()
