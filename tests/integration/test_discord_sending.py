@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
@@ -124,3 +125,29 @@ async def test_an_address_that_names_no_channel(
 ) -> None:
     with pytest.raises(SendRefused):
         await bot.send(address(server, channel_id), part())
+
+
+async def test_a_send_that_hangs_lets_others_of_its_channel_pass(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User
+) -> None:
+    """The SDK lets one request of a channel wait for another: an answer to /stop came too late."""
+    path = "/channels/*/messages"
+    server.fault("hang", method="POST", path=path, contains="hangs", times=None)
+    where = address(server, channel, server.user_says(channel, alice, "question"))
+    hanging = asyncio.ensure_future(bot.send(where, part("hangs", id_=1)))
+    await server.wait_for(
+        lambda: any(call.body and "hangs" in str(call.body) for call in server.calls)
+    )
+    async with asyncio.timeout(1):
+        for n in range(2, 4):
+            await bot.send(where, part(f"passes {n}", id_=n))
+    server.fault("status", status=403, code=50013, method="POST", path=path, contains="refused")
+    with pytest.raises(SendRefused):
+        await bot.send(where, part("refused", id_=4))
+    server.fault("reset", method="POST", path=path, contains="lost", handled=True)
+    with pytest.raises(SendUnknown):
+        await bot.send(where, part("lost", id_=5))
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    await bot.send(where, part("lost", id_=5), repeat=True)
+    assert server.bot_texts(channel) == ["passes 2", "passes 3", "lost"]

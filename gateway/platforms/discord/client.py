@@ -16,6 +16,7 @@ from gateway.platforms.contract import (
 )
 from gateway.platforms.discord.asking import Asking, shown
 from gateway.platforms.discord.health import Lines
+from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.sending import Sending
 from gateway.platforms.discord.reading import read_or_not
 from gateway.platforms.discord.sdk import build_bot, load_sdk
@@ -86,6 +87,7 @@ class DiscordClient:
         self._up = asyncio.Event()
         self._down = asyncio.Event()
         self._logged_in = False
+        self._direct = Direct(settings.api_base, settings.token)
         self._use(self._build(shards=1), shards=1)
 
     def _use(self, bot: discord.Client, shards: int) -> None:
@@ -94,7 +96,11 @@ class DiscordClient:
         self._lines.expect(shards)
         self.asking = Asking(bot, self._sdk, self._clock, timeout_seconds=timeout_seconds)
         self.sending = Sending(
-            bot, self._sdk, is_open=lambda: self._logged_in, timeout_seconds=timeout_seconds
+            bot,
+            self._sdk,
+            direct=self._direct,
+            is_open=lambda: self._logged_in,
+            timeout_seconds=timeout_seconds,
         )
         self._wire = Wire(
             bot.http.ws_connect,
@@ -252,6 +258,7 @@ class DiscordClient:
     async def close(self) -> None:
         """May be called twice."""
         self._logged_in = False
+        await self._direct.close()
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._bot.close()

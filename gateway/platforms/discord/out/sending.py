@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway.platforms.contract import SendFlood, SendUnavailable, SendUnknown
 from gateway.platforms.discord.asking import shown
+from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.looking import Looked
 from gateway.platforms.discord.out.parcels import Parcel
 from gateway.platforms.discord.out.previews import reference_to
-from gateway.platforms.discord.out.refusals import edit_error, send_error
+from gateway.platforms.discord.out.refusals import Refusal, edit_error, send_error
 from gateway.platforms.discord.reading import id_of
 from gateway.platforms.discord.source import PAGE_MESSAGES
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SEARCHED_PAGES = 10
+TEXT_SECONDS = 40.0
+"""For a message without files: the SDK waits for rate limits for up to 30 s."""
+PAST_SECONDS = 15.0
 
 
 class Sending:
@@ -32,14 +37,21 @@ class Sending:
         bot: discord.Client,
         sdk: Any,
         *,
+        direct: Direct,
         is_open: Callable[[], bool],
         timeout_seconds: float,
     ) -> None:
-        """``timeout_seconds``: the SDK's own retries and waits for rate limits included."""
+        """``timeout_seconds``: the SDK's own retries and waits for rate limits included.
+
+        ``direct``: for what must not wait for another message to the same channel.
+        """
         self._bot = bot
         self._sdk = sdk
+        self._direct = direct
         self._is_open = is_open
         self._timeout_seconds = timeout_seconds
+        self._at_work: Counter[int] = Counter()
+        """By channel: messages that the SDK has under way. It sends them one after another."""
 
     @property
     def own_id(self) -> int:
@@ -59,11 +71,39 @@ class Sending:
         if reply_to is not None:
             body["message_reference"] = reference_to(channel_id, reply_to)
 
+        if self._at_work[channel_id] > 0:
+            return await self._past_the_other(channel_id, parcel, body)
+
         async def call() -> str:
             params = self._params(parcel, body)
             return _id_in(await self._bot.http.send_message(channel_id, params=params))
 
-        return await self._mapped(call, send_error)
+        self._at_work[channel_id] += 1
+        try:
+            return await self._mapped(call, send_error, text=not parcel.files)
+        finally:
+            self._at_work[channel_id] -= 1
+            if not self._at_work[channel_id]:
+                del self._at_work[channel_id]
+
+    async def _past_the_other(self, channel_id: int, parcel: Parcel, body: dict[str, Any]) -> str:
+        if not self._is_open():
+            raise SendUnavailable("discord: not logged in")
+        try:
+            answer = await self._direct.call(
+                "POST",
+                f"/channels/{channel_id}/messages",
+                body,
+                parcel,
+                signed=True,
+                timeout_seconds=self._timeout_seconds if parcel.files else PAST_SECONDS,
+            )
+        except Refusal as exc:
+            raise send_error(exc.status, exc.code, str(exc)) from exc
+        try:
+            return _id_in(answer)
+        except (AttributeError, ValueError) as exc:
+            raise SendUnknown(shown(exc)) from exc
 
     async def edit(self, channel_id: int, message_id: int, parcel: Parcel) -> str:
         """Let a message of ours say this; said again it changes nothing. Its id.
@@ -148,15 +188,20 @@ class Sending:
         await self._mapped(call, send_error)
 
     async def _mapped(
-        self, call: Callable[[], Awaitable[T]], refused: Callable[[int, int, str], Exception]
+        self,
+        call: Callable[[], Awaitable[T]],
+        refused: Callable[[int, int, str], Exception],
+        *,
+        text: bool = False,
     ) -> T:
         import aiohttp  # noqa: PLC0415 - comes with the SDK
 
         if not self._is_open():
             raise SendUnavailable("discord: not logged in")
         discord = self._sdk
+        seconds = min(self._timeout_seconds, TEXT_SECONDS) if text else self._timeout_seconds
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with asyncio.timeout(seconds):
                 return await call()
         except discord.RateLimited as exc:
             raise SendFlood(exc.retry_after) from exc
