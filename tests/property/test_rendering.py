@@ -90,6 +90,14 @@ def test_three_thousand_nasty_texts_become_messages(seed: int) -> None:
         check(for_discord(text), DISCORD_LIMIT)
 
 
+@BOTH
+@pytest.mark.parametrize("text", ["&nbsp;", "&#8203;", "&#xAD;\n\n&zwj;", "&#32;", "&NewLine;"])
+def test_what_is_nothing_once_it_is_adapted_goes_as_it_was_written(
+    render: Render, text: str
+) -> None:
+    assert "".join(shown(part) for part in render(text)) == text
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=300) | st.lists(st.sampled_from(NASTY), max_size=50).map("".join))
 def test_any_text_becomes_messages(text: str) -> None:

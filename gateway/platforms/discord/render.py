@@ -39,7 +39,11 @@ def render(text: str) -> list[PartDraft]:
 
 
 def _messages(clean: str) -> list[PartDraft]:
-    shown = adapted(clean, DISCORD)
+    """What only looks like nothing once it is adapted (an entity of HTML) goes as it was written."""
+    return _cut(adapted(clean, DISCORD)) or _cut(clean)
+
+
+def _cut(shown: str) -> list[PartDraft]:
     # Discord cuts white space at both ends itself; cut here, what is stored is what is shown, and
     # an earlier send can be recognised by its content.
     chunks = [_balanced(chunk.strip()) for chunk in split_markdown(shown, DISCORD_LIMIT)]
