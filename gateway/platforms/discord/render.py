@@ -39,7 +39,7 @@ def render(text: str) -> list[PartDraft]:
 
 
 def _messages(clean: str) -> list[PartDraft]:
-    """What only looks like nothing once it is adapted (an entity of HTML) goes as it was written."""
+    """What is nothing to see once it is adapted (an HTML entity) goes as it was written."""
     return _cut(adapted(clean, DISCORD)) or _cut(clean)
 
 
