@@ -302,8 +302,8 @@ class PluginContext:
     def _may_have(self, sort: Sort, name: str) -> bool:
         other = self._taken.take(sort, name, self.manifest.key)
         if other is not None:
-            slash = "/" if sort == "command" else ""
-            self._refuse(f"{sort} {slash}{_shown(name)}: plugin {other} has that name already")
+            shown = f"/{name}" if sort == "command" else name if is_tool_name(name) else repr(name)
+            self._refuse(f"{sort} {shown[:80]}: plugin {other} has that name already")
         return other is None
 
     def _refuse(self, what: str) -> None:

@@ -32,7 +32,7 @@ MOST_SESSIONS = 5000
 """The newest ones; a plugin looks for those of the conversation that it is in."""
 FRESH_SECONDS = 30.0
 
-_WORDS = re.compile(r"[A-Za-z][a-z0-9]*|[A-Z]+(?![a-z])")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Za-z][a-z0-9]*")
 _SECRET = {
     *("key", "keys", "apikey", "token", "secret", "secrets", "password", "passwd", "passphrase"),
     *("credential", "credentials", "auth", "authorization", "cookie"),

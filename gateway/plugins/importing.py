@@ -63,8 +63,8 @@ def forget(found: Found, before: set[str]) -> None:
 
 def _import_file(name: str, file: Path) -> ModuleType:
     known = sys.modules.get(name)
-    if known is not None and _is_from(known, file):
-        return known
+    if known is not None and BUNDLED in file.parents and known.__file__ == str(file):
+        return known  # one that is shipped is a module like others of ours
     parent, _, child = name.rpartition(".")
     holder = _parent(parent) if parent else None
     if not parent and importlib.util.find_spec(name) is not None:
@@ -80,10 +80,6 @@ def _import_file(name: str, file: Path) -> ModuleType:
     if holder is not None:
         setattr(holder, child, module)
     return module
-
-
-def _is_from(module: ModuleType, file: Path) -> bool:
-    return getattr(module, "__file__", None) == str(file)
 
 
 def _parent(name: str) -> ModuleType:

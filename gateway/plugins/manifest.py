@@ -72,7 +72,7 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
     Raises:
         ManifestError: file, line and what is wrong there.
     """
-    values, lines = _load(data, file)
+    values, lines, written = _load(data, file)
 
     def wrong(key: str, problem: str) -> ManifestError:
         return ManifestError(f"{file}:{lines.get(key, 1)}: {key} {problem}")
@@ -83,7 +83,8 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
             return ""
         if isinstance(value, Mapping | list):
             raise wrong(key, "must be a text")
-        return _plain(str(value))
+        # As it is written: version 1.10 is no number, and a plugin may be called `on`.
+        return _plain(written.get(key, str(value)))
 
     def texts(key: str) -> tuple[str, ...]:
         return tuple(name for name, _ in pairs(key, "name"))
@@ -141,16 +142,20 @@ def _plain(text: str) -> str:
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
 
 
-def _load(data: bytes, file: str) -> tuple[dict[str, Any], dict[str, int]]:
+def _load(data: bytes, file: str) -> tuple[dict[str, Any], dict[str, int], dict[str, str]]:
+    """Values, lines and plain values as they are written, by key."""
     if len(data) > MAX_BYTES:
         raise ManifestError(f"{file}: has more than {MAX_BYTES:,} bytes")
     try:
         loader = yaml.SafeLoader(data.decode("utf-8-sig"))
         try:
             node = loader.get_single_node()
-            lines = {
-                str(key.value): key.start_mark.line + 1
-                for key, _ in (node.value if isinstance(node, yaml.MappingNode) else ())
+            pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+            lines = {str(key.value): key.start_mark.line + 1 for key, _ in pairs}
+            written = {
+                str(key.value): str(value.value)
+                for key, value in pairs
+                if isinstance(value, yaml.ScalarNode)
             }
             value = loader.construct_document(node) if node is not None else {}
         finally:
@@ -161,10 +166,12 @@ def _load(data: bytes, file: str) -> tuple[dict[str, Any], dict[str, int]]:
         mark = exc.problem_mark or exc.context_mark
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ManifestError(f"{file}{line}: not valid YAML: {exc.problem or exc.context}") from exc
-    except (yaml.YAMLError, ValueError) as exc:
+    except (yaml.YAMLError, ValueError, OverflowError) as exc:
         raise ManifestError(f"{file}: not valid YAML: {_plain(str(exc))}") from exc
     except RecursionError as exc:
         raise ManifestError(f"{file}: is nested too deeply") from exc
+    if value is None:
+        return {}, {}, {}
     if not isinstance(value, dict):
         raise ManifestError(f"{file}:1: must consist of `key: value` lines")
-    return {str(key): item for key, item in value.items()}, lines
+    return {str(key): item for key, item in value.items()}, lines, written
