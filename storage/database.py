@@ -2,6 +2,8 @@
 
 The writer is a loop that lives on the thread of its connection. Everything that was asked for
 while the last commit ran becomes one transaction; a call in it that fails undoes only itself.
+What the event loop asks for in one turn arrives as one burst: a thread that is woken by the first
+of fifty calls fights for the interpreter with the loop that is making the other forty-nine.
 Callers are answered after the COMMIT, never before.
 """
 
@@ -11,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
@@ -33,7 +36,9 @@ WRITER_PRAGMAS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
     "PRAGMA busy_timeout = 5000",
-    "PRAGMA wal_autocheckpoint = 1000",
+    # A check-point makes a commit wait for dozens of milliseconds, so it is left to idle moments
+    # (`Writer._next_burst`); without any, the log ends at 16 MB.
+    "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16000",
@@ -74,7 +79,7 @@ _MERGED_PAGES = 4
 IDLE_SECONDS = 0.05
 """Nobody asks for anything for so long: time to write the log back into the file."""
 _IDLE_AFTER = 100
-"""Commits since the last time; for fewer the disk is not worth being woken."""
+"""Calls since the last time; for fewer the disk is not worth being woken."""
 
 # Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
 # say: this database can not be written now.
@@ -203,10 +208,13 @@ class Writer:
         self._estimate = estimate
         self._in_place = in_place
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[Call | None] = SimpleQueue()
+        self._burst: list[Call] = []
+        """Asked for in this turn of the loop, not handed over yet."""
+        self._queue: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._closed = False
         self._unmerged = 0
-        self._commits = 0
+        self._calls = 0
+        """Written since the log was last written back."""
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._last_failure: str | None = None
         """Of the last group; written by the connection's thread."""
@@ -219,9 +227,16 @@ class Writer:
         """Queue a call. The future is done when the call is durable, or has failed."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        if not self._burst:
+            self._loop.call_soon(self._hand_over)
         future = self._loop.create_future()
-        self._queue.put(Call(function, arguments, future, self._clock.now(), alone))
+        self._burst.append(Call(function, arguments, future, self._clock.now(), alone))
         return future
+
+    def _hand_over(self) -> None:
+        burst, self._burst = self._burst, []
+        if burst:
+            self._queue.put(burst)
 
     def trouble(self) -> str | None:
         """`storage.store.Writing.trouble`."""
@@ -231,6 +246,7 @@ class Writer:
         """Take no more calls, finish those that wait, and let the thread go."""
         if not self._closed:
             self._closed = True
+            self._hand_over()
             self._queue.put(None)
         await asyncio.shield(self._stopped)
 
@@ -238,47 +254,42 @@ class Writer:
 
     def serve(self, connection: sqlite3.Connection) -> None:
         """Run until `stop`."""
-        held: Call | None = None
+        waiting: deque[Call] = deque()
+        more = True
         try:
             tx = Transaction(connection, self._ids, self._estimate)
-            while True:
-                first = held if held is not None else self._next_call(connection)
-                if first is None:
-                    break
-                group, held, stopping = self._gather(first)
-                self._run_group(connection, tx, group)
-                self._answer(group)
-                if stopping:
-                    break
+            while more or waiting:
+                if more:
+                    more = self._gather(waiting, connection)
+                if waiting:
+                    group = _next_group(waiting)
+                    self._run_group(connection, tx, group)
+                    self._answer(group)
             _tidy(connection)
         finally:
             self._tell(self._finish, None)
 
-    def _next_call(self, connection: sqlite3.Connection) -> Call | None:
+    def _gather(self, waiting: deque[Call], connection: sqlite3.Connection) -> bool:
+        """Take over what was asked for, and wait if nothing was. False: nothing more will be."""
+        while len(waiting) < GROUP_LIMIT:
+            try:
+                burst = self._queue.get_nowait() if waiting else self._next_burst(connection)
+            except Empty:
+                return True
+            if burst is None:
+                return False
+            waiting.extend(burst)
+        return True
+
+    def _next_burst(self, connection: sqlite3.Connection) -> list[Call] | None:
         """Wait for one. While none comes the log is written back, so that no append has to."""
-        if self._commits >= _IDLE_AFTER:
+        if self._calls >= _IDLE_AFTER:
             try:
                 return self._queue.get(timeout=IDLE_SECONDS)
             except Empty:
-                self._commits = 0
+                self._calls = 0
                 _check_point(connection, "PASSIVE")
         return self._queue.get()
-
-    def _gather(self, first: Call) -> tuple[list[Call], Call | None, bool]:
-        group = [first]
-        if first.alone:
-            return group, None, False
-        while len(group) < GROUP_LIMIT:
-            try:
-                call = self._queue.get_nowait()
-            except Empty:
-                break
-            if call is None:
-                return group, None, True
-            if call.alone:
-                return group, call, False
-            group.append(call)
-        return group, None, False
 
     def _run_group(
         self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]
@@ -301,7 +312,7 @@ class Writer:
                     self._run_with_savepoint(tx, call)
             self._write_index(connection, tx)
             connection.execute("COMMIT")
-            self._commits += 1
+            self._calls += len(group)
             self._last_failure = None
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _roll_back(connection)
@@ -373,10 +384,11 @@ class Writer:
     def _finish(self, _: object) -> None:
         """On the loop: the thread takes nothing more, and nobody may wait for ever."""
         self._closed = True
+        self._hand_over()
         while not self._queue.empty():
-            call = self._queue.get_nowait()
-            if call is not None and not call.future.done():
-                call.future.set_exception(StoreUnavailable("the store is closed"))
+            for call in self._queue.get_nowait() or ():
+                if not call.future.done():
+                    call.future.set_exception(StoreUnavailable("the store is closed"))
         if not self._stopped.done():
             self._stopped.set_result(None)
 
@@ -387,6 +399,15 @@ class Writer:
         # The loop may be gone by the time of the last commit; then nobody waits either.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, argument)
+
+
+def _next_group(waiting: deque[Call]) -> list[Call]:
+    """What becomes one transaction: the first of them, and all behind it that may join it."""
+    group = [waiting.popleft()]
+    if not group[0].alone:
+        while waiting and not waiting[0].alone and len(group) < GROUP_LIMIT:
+            group.append(waiting.popleft())
+    return group
 
 
 def _resolve(group: list[Call]) -> None:

@@ -23,8 +23,11 @@ DEDUPE_SECONDS = 7 * 86_400.0
 _STORE = (
     "INSERT INTO inbox (platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id,"
     " kind, session_key, owner, text, received_at, sent_at, update_id, payload, state)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'new') ON CONFLICT DO NOTHING"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'new'"
+    " WHERE NOT EXISTS (SELECT 1 FROM moved_chats"
+    " WHERE platform = ?1 AND bot_id = ?2 AND old_chat_id = ?3) ON CONFLICT DO NOTHING"
 )
+"""Nothing is stored in a chat that has moved, and nothing twice."""
 
 _INBOX = (
     "SELECT id, platform, bot_id, chat_id, thread_id, reply_to_message_id, message_id, kind,"
@@ -36,8 +39,10 @@ _INBOX = (
 
 
 def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Receipt:
-    record = record_of_today(record, today_in(tx))
-    inbox_id = _store(tx, record)
+    inbox_id = _store(tx, record)  # nearly always, and then it is the only statement
+    if inbox_id is None:
+        record = record_of_today(record, today_in(tx))
+        inbox_id = _store_again(tx, record)
     fresh = inbox_id is not None
     if inbox_id is None:
         inbox_id = _first_of(tx, record)
@@ -49,7 +54,7 @@ def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Recei
 
 
 def _store(tx: Transaction, record: InboxRecord) -> int | None:
-    """The new row's id; None: it is there already."""
+    """The new row's id; None: it is there already, or its chat is another one today."""
     address = record.address
     columns = (
         address.platform, address.bot_id, address.chat_id, address.thread_id,
@@ -58,12 +63,21 @@ def _store(tx: Transaction, record: InboxRecord) -> int | None:
         dump_clean_json(record.payload),
     )  # fmt: skip
     inserted = tx.execute(_STORE, columns)
-    if inserted.rowcount == 0 and _expire_update(
+    return inserted.lastrowid if inserted.rowcount == 1 else None
+
+
+def _store_again(tx: Transaction, record: InboxRecord) -> int | None:
+    """The same in the chat of today, and where its update's number may have been given anew."""
+    inbox_id = _store(tx, record)
+    if inbox_id is not None:
+        return inbox_id
+    address = record.address
+    if not _expire_update(
         tx, address.platform, address.bot_id, record.kind, record.update_id, record.received_at
     ):
-        faultpoint("accept.expired")
-        inserted = tx.execute(_STORE, columns)
-    return inserted.lastrowid if inserted.rowcount == 1 else None
+        return None
+    faultpoint("accept.expired")
+    return _store(tx, record)
 
 
 def _expire_update(

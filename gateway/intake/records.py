@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 from agent.mail import Address, InboxRecord, OutboxDraft, OutboxKind
 from gateway.intake.keys import key_for, owner_of
@@ -10,6 +11,10 @@ from gateway.platforms.contract import Attachment, InboundMessage
 
 MESSAGE = "message"
 COMMAND = "command"
+_SELDOM = (
+    "parent_chat_id", "quoted_text", "forwarded_from", "album_id", "text_limit", "interaction",
+)  # fmt: skip
+"""Fields of a message that are None in most of them."""
 
 
 def record_of(
@@ -32,21 +37,28 @@ def record_of(
         received_at=now,
         sent_at=message.sent_at,
         update_id=message.update_id,
-        payload={
-            "chat_kind": message.chat_kind,
-            "parent_chat_id": message.parent_chat_id,
-            "sender_id": message.sender_id,
-            "sender_name": message.sender_name,
-            "sender_role_ids": sorted(message.sender_role_ids),
-            "quoted_text": message.quoted_text,
-            "forwarded_from": message.forwarded_from,
-            "shared": message.chat_kind == "group" and not group_sessions_per_user,
-            "attachments": [asdict(attachment) for attachment in message.attachments],
-            "album_id": message.album_id,
-            "text_limit": message.text_limit,
-            "interaction": message.interaction,
-        },
+        payload=_payload(message, group_sessions_per_user=group_sessions_per_user),
     )
+
+
+def _payload(message: InboundMessage, *, group_sessions_per_user: bool) -> dict[str, Any]:
+    """The rest of the message. What says nothing is left out: most of it, in most messages."""
+    payload: dict[str, Any] = {
+        "chat_kind": message.chat_kind,
+        "sender_id": message.sender_id,
+        "sender_name": message.sender_name,
+    }
+    for name in _SELDOM:
+        value = getattr(message, name)
+        if value is not None:
+            payload[name] = value
+    if message.sender_role_ids:
+        payload["sender_role_ids"] = sorted(message.sender_role_ids)
+    if message.attachments:
+        payload["attachments"] = [asdict(attachment) for attachment in message.attachments]
+    if message.chat_kind == "group" and not group_sessions_per_user:
+        payload["shared"] = True
+    return payload
 
 
 def message_of(record: InboxRecord) -> InboundMessage:

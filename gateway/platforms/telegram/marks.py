@@ -45,9 +45,11 @@ def read_text(message: Mapping[str, Any]) -> tuple[str, list[Mark]]:
         return "", []
     if not isinstance(text, str):
         raise TypeError("the text is no string")
+    if not entities:
+        return text, []
     units = _units(text)
     marks = []
-    for entity in entities or ():
+    for entity in entities:
         start, length = int(entity["offset"]), int(entity["length"])
         if start < 0 or length <= 0 or (start + length) * 2 > len(units):
             continue
@@ -66,6 +68,8 @@ def command_of(marks: Sequence[Mark]) -> Mark | None:
 
 def without_address(text: str, marks: Sequence[Mark], user_id: int, username: str) -> str:
     """The text without what only says whom it is for: ``@bot`` in front, ``@bot`` of a command."""
+    if not marks:
+        return text.strip()
     command = command_of(marks)
     if command is not None:
         return text.replace(command.text, command.text.partition("@")[0], 1).strip()

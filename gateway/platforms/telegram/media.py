@@ -26,6 +26,8 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
     Raises:
         TypeError, LookupError, AttributeError: it is not as Telegram makes it.
     """
+    if message.keys().isdisjoint(_FILES):
+        return ()
     for key, read in _FILES.items():
         if message.get(key):
             found = read(message[key])
@@ -35,6 +37,8 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
 
 def in_words(message: Mapping[str, Any]) -> str | None:
     """What a message is that is neither text nor a file that can be fetched."""
+    if message.keys().isdisjoint(_IN_WORDS):
+        return None
     sticker = message.get("sticker")
     if sticker and _is_moving(sticker):
         return f"[moving sticker{_after(' ', sticker.get('emoji'))}]"
@@ -194,6 +198,8 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "game": _titled("game"),
     "invoice": _titled("invoice"),
 }
+
+_IN_WORDS = frozenset({"sticker", *_WORDS})
 
 
 def _word(value: object, limit_chars: int = _WORDS_CHARS) -> str:

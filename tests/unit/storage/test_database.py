@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,21 @@ async def test_what_was_queued_meanwhile_is_one_commit(rig: Rig) -> None:
     assert await asyncio.gather(*calls) == [f"k{i}" for i in range(50)]
     assert rig.commits == 2  # the gate's, and one for all
     assert len(rig.stored()) == 50
+
+
+async def test_what_one_turn_of_the_loop_asks_for_is_one_commit(rig: Rig) -> None:
+    first = rig.writer.submit(put, ("first",))
+    time.sleep(0.05)  # noqa: ASYNC251 - the loop makes the other calls, the idle thread could begin
+    others = [rig.writer.submit(put, (f"k{i}",)) for i in range(49)]
+    await asyncio.gather(first, *others)
+    assert rig.commits == 1
+
+
+async def test_what_was_asked_for_just_before_the_stop_is_stored(rig: Rig) -> None:
+    call = rig.writer.submit(put, ("last",))
+    await rig.writer.stop()
+    assert await call == "last"
+    assert rig.stored() == {"last": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Owns the tests of the locks of conversations: order, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.intake.keyed_locks import KeyedLocks
+
+
+async def test_first_come_first_served_and_other_keys_do_not_wait() -> None:
+    locks, seen, go = KeyedLocks(), list[str](), asyncio.Event()
+
+    async def work(key: str, name: str) -> None:
+        async with locks.hold(key):
+            if name == "a1":
+                await go.wait()
+            seen.append(name)
+
+    tasks = [asyncio.ensure_future(work(name[0], name)) for name in ("a1", "a2", "a3", "b1")]
+    while not seen:
+        await asyncio.sleep(0)
+    assert seen == ["b1"]
+    go.set()
+    await asyncio.gather(*tasks)
+    assert seen == ["b1", "a1", "a2", "a3"]
+    assert not locks.in_use
+
+
+async def test_who_gives_up_leaves_the_place_to_the_next() -> None:
+    locks, seen, go = KeyedLocks(), list[str](), asyncio.Event()
+
+    async def work(name: str) -> None:
+        async with locks.hold("a"):
+            await go.wait()
+            seen.append(name)
+
+    tasks = [asyncio.ensure_future(work(name)) for name in ("first", "tired", "last")]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[1]
+    go.set()
+    await asyncio.gather(tasks[0], tasks[2])
+    assert seen == ["first", "last"]
+    assert not locks.in_use
+
+
+async def test_a_failure_inside_lets_go() -> None:
+    locks = KeyedLocks()
+    with pytest.raises(ZeroDivisionError):
+        async with locks.hold("a"):
+            raise ZeroDivisionError
+    assert not locks.in_use
