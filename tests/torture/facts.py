@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -56,9 +56,11 @@ class Fact:
 class Telling:
     """All facts of one run, and the model's side of them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_answered: Callable[[Fact], bool]) -> None:
+        """``is_answered``: does an answer of the model stand in the store?"""
         self.facts: dict[str, Fact] = {}
         self._seed = seed
+        self._is_answered = is_answered
         self._called: set[str] = set()
 
     def new(self, place: str, happening: str, words: int = 40, han: int = 0) -> Fact:
@@ -85,7 +87,7 @@ class Telling:
 
     def respond(self, request: MessageRequest) -> Answer:
         """Use the tools that are wished for, then answer everything that is open."""
-        open_facts = [self.facts[tag] for tag in open_tags(request) if tag in self.facts]
+        open_facts = self._open(request)
         if not open_facts:
             return Answer(f"no fact in: {request.last_user_text[:60]}")
         self._called.update(_calls_in(request))
@@ -98,6 +100,19 @@ class Telling:
         text = "\n\n".join(answer_to(fact) for fact in open_facts)
         return Answer(text, first_delay=delay, chunk_delay=0.02, pieces=dice.randint(1, 30))
 
+    def _open(self, request: MessageRequest) -> list[Fact]:
+        """What waits for an answer, in order; also what was condensed before it had one.
+
+        Words that came into a turn may be condensed in the middle of it: a summary quotes them.
+        """
+        told, condensed = behind_the_last_answer(request)
+        facts = [self.facts[tag] for tag in dict.fromkeys(told) if tag in self.facts]
+        if not facts:
+            return []
+        earlier = [self.facts[tag] for tag in sorted({*condensed} - {*told}) if tag in self.facts]
+        place = facts[-1].place
+        return [*(f for f in earlier if f.place == place and not self._is_answered(f)), *facts]
+
 
 def answer_to(fact: Fact) -> str:
     """Whole."""
@@ -105,22 +120,20 @@ def answer_to(fact: Fact) -> str:
     return f"re {fact.tag}: {' '.join(dice.choices(_WORDS, k=40))}\n\n{fact.last_line}"
 
 
-def open_tags(request: MessageRequest) -> list[str]:
-    """Facts behind the last final answer, in order."""
-    found: list[str] = []
+def behind_the_last_answer(request: MessageRequest) -> tuple[list[str], list[str]]:
+    """Facts that people told behind the last final answer, and those in a summary before them."""
+    told: list[str] = []
     for message in reversed(request.messages):
         blocks = blocks_of(message["content"])
-        if message["role"] == "assistant":
-            if not any(block["type"] == "tool_use" for block in blocks):
-                break
-            continue
         texts = [block["text"] for block in blocks if block["type"] == "text"]
-        found[:0] = [
-            tag for text in texts if SUMMARY_HEADER not in text for tag in TAG.findall(text)
-        ]
-        if any(SUMMARY_HEADER in text for text in texts):
+        condensed = [text for text in texts if SUMMARY_HEADER in text]
+        if condensed:
+            return told, [tag for text in condensed for tag in TAG.findall(text)]
+        if message["role"] == "user":
+            told[:0] = [tag for text in texts for tag in TAG.findall(text)]
+        elif not any(block["type"] == "tool_use" for block in blocks):
             break
-    return list(dict.fromkeys(found))
+    return told, []
 
 
 def people_say(messages: Iterable[Any]) -> Iterator[str]:

@@ -32,7 +32,7 @@ async def plain(stage: Stage) -> None:
 
 
 async def heavy(stage: Stage) -> None:
-    stage.place.say(stage.fact("heavy", han=600).versions[0])
+    stage.place.say(stage.fact("heavy", han=900).versions[0])
 
 
 async def tool(stage: Stage) -> None:
@@ -74,7 +74,7 @@ async def picture(stage: Stage) -> None:
 
 async def album(stage: Stage) -> None:
     fact = stage.fact("album", words=5)
-    count = stage.dice.randint(2, 4)
+    count = stage.dice.randint(2, 3)
     stage.place.show(stage.telling.pictures(fact, count), fact.versions[0])
 
 

@@ -21,13 +21,15 @@ from tests.acceptance.harness import (
     eventually,
 )
 from tests.acceptance.places import DiscordPlace, Place, TelegramPlace
-from tests.torture.facts import Telling
+from tests.torture.facts import Fact, Telling
 from tests.torture.happenings import HAPPENINGS, Stage, decide, plain
 from tests.torture.judge import Judge
 
 ANSWER_SECONDS = 90.0
 LONGEST_LIFE_SECONDS = 1.5
 """Of a daemon, behind the last thing that happens to it."""
+WINDOW_TOKENS = 16_000
+"""Some pictures, and no more than a dozen long messages beside them."""
 PLATFORMS = ("telegram", "discord")
 BUSY_MODES = ("queue", "steer", "interrupt")
 
@@ -38,7 +40,7 @@ class Killing:
     def __init__(self, world: World, hits: Path, seed: int) -> None:
         self.world = world
         self.seed = seed
-        self.telling = Telling(seed)
+        self.telling = Telling(seed, self._is_answered)
         self.dice = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
@@ -75,6 +77,10 @@ class Killing:
             pressing.cancel()
             await asyncio.gather(pressing, return_exceptions=True)
         return judge
+
+    def _is_answered(self, fact: Fact) -> bool:
+        query = "SELECT count(*) FROM messages WHERE role = 'assistant' AND instr(content, ?)"
+        return bool(self.world.database().one(query, fact.last_line))
 
     async def _first_words(self, judge: Judge) -> None:
         """A channel that was never seen is outside the promise, so each is seen once."""
@@ -156,6 +162,7 @@ class Killing:
         self.modes.update([busy, updates])
         url = f"http://127.0.0.1:{self._hook_port}/telegram"
         config = self.world.configure(
+            model={"context_length": WINDOW_TOKENS},
             gateway={"drain_seconds": 3, "http": {"port": 0}, "busy_mode": busy},
             agent={"tools": {"shell": True}},
             telegram={
