@@ -97,6 +97,9 @@ class Interactions:
         command = self.find_command(channel, name)
         if command is None and not force:
             raise LookupError(f"the bot has not registered /{name}")
+        declared = {one["name"] for one in (command or {}).get("options", [])}
+        if command is not None and isinstance(options, dict) and not set(options) <= declared:
+            raise LookupError(f"/{name} has no {sorted(set(options) - declared)}")
         command_id = command["id"] if command else str(self.world.snowflakes.next())
         data: dict[str, Any] = {
             "id": command_id,
