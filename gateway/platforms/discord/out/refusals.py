@@ -70,8 +70,14 @@ def send_error(status: int, code: int, text: str) -> Exception:
 
 
 def edit_error(status: int, code: int, text: str) -> Exception:
-    """What it means for a message that was to be changed."""
+    """What it means for a message that was to be changed.
+
+    Whatever stands in the way of the change, the words can still go out as a message of their own;
+    if the whole chat is closed, that says so.
+    """
     if code in _NOT_EDITABLE:
         return EditRefused(text)
     found = send_error(status, code, text)
-    return SendRefused(text) if isinstance(found, NoSuchReference) else found
+    if isinstance(found, BadButtons | TooLarge) or code == UNKNOWN_CHANNEL:
+        return found
+    return EditRefused(text) if isinstance(found, SendRefused | NoSuchReference) else found
