@@ -23,6 +23,7 @@ BENCHES = (
     "pause",
     "recall",
     "simulation",
+    "plugins",
 )
 
 
