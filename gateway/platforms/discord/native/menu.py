@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import StoreError
+from agent.messages import clean_text
 from agent.ports import Clock
 from agent.remembered import Remembered
 from gateway.commands.menu import MenuEntry
@@ -70,13 +71,13 @@ def _options(usage: str) -> list[dict[str, Any]]:
     inside = usage.strip().strip("[]<>").strip()
     if not inside:
         return []
-    words = list(dict.fromkeys(word.strip() for word in inside.split("|")))
+    words = list(dict.fromkeys(_short(word) for word in inside.split("|")))
     is_choice = 1 < len(words) <= MAX_CHOICES and all(words)
     name = "setting" if is_choice else _NOT_IN_NAMES.sub("-", inside.lower()).strip("-")
     option: dict[str, Any] = {
         "name": name if _NAME.fullmatch(name) else "text",
         "type": _STRING,
-        "description": _short(" or ".join(words)),
+        "description": _short(" or ".join(filter(None, words))) or "text",
         "required": False,
     }
     if is_choice:
@@ -87,6 +88,7 @@ def _options(usage: str) -> list[dict[str, Any]]:
 
 
 def _short(text: str) -> str:
+    text = clean_text(text).strip()
     return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 
 
