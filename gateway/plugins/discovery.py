@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    distribution,
+    distributions,
+)
 from pathlib import Path
 
 from gateway.plugins.manifest import Kind, Manifest, ManifestError, parse_manifest
@@ -17,6 +25,8 @@ from gateway.plugins.names import (
     may_be_chosen,
     module_slug,
 )
+
+log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "hermes_agent.plugins"
 MANIFESTS = ("plugin.yaml", "plugin.yml")
@@ -102,6 +112,21 @@ def in_packages(entry_points: Iterable[EntryPoint]) -> list[Found]:
     return [_entry(point) for point in sorted(entry_points, key=lambda p: (p.name, p.value))]
 
 
+def installed_entry_points() -> list[EntryPoint]:
+    """Those of every installed package; one whose metadata is broken hides no other."""
+    points: dict[tuple[str, str], EntryPoint] = {}
+    for package in distributions():
+        try:
+            offered = package.entry_points.select(group=ENTRY_POINT_GROUP)
+        except (ValueError, TypeError, AttributeError, OSError):
+            log.warning("a package's entry points can not be read", exc_info=True)
+            continue
+        for point in offered:
+            # The first of a name on the path is the one that is imported.
+            points.setdefault((point.name, package.name), point)
+    return list(points.values())
+
+
 def in_force(found: Sequence[Found]) -> tuple[list[Found], list[tuple[Found, Found]]]:
     """Those that count, and (what does not, what took its place)."""
     last: dict[tuple[str, str], Found] = {}
@@ -124,7 +149,7 @@ def _folders(root: Path) -> Iterator[Path]:
         return
     for entry in entries:
         # A link is followed: whoever may put one here may put anything here.
-        if is_folder_name(entry.name) and entry.is_dir():
+        if is_folder_name(entry.name) and os.path.isdir(entry):
             yield entry
 
 
@@ -136,7 +161,7 @@ def _in_root(root: Path, source: Source) -> Iterator[Found]:
                 found = _selected(inner, source, role)
                 if found is not None:
                     yield found
-        elif _manifest_file(folder) is not None or (folder / "__init__.py").is_file():
+        elif _manifest_file(folder) is not None or _is_file(folder / "__init__.py"):
             found = _general(folder, source, category="")
             if found is not None:
                 yield found
@@ -148,8 +173,12 @@ def _in_root(root: Path, source: Source) -> Iterator[Found]:
                         yield found
 
 
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # False also where nobody may look; `Path.is_file` raises there
+
+
 def _manifest_file(folder: Path) -> Path | None:
-    return next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+    return next((folder / name for name in MANIFESTS if _is_file(folder / name)), None)
 
 
 def _manifest(folder: Path, key: str, source: Source) -> tuple[Manifest, str]:
@@ -172,7 +201,7 @@ def _selected(folder: Path, source: Source, role: Role) -> Found | None:
     """An engine or a provider in the folder of its kind: its name is the folder's."""
     name = folder.name
     file = folder / "__init__.py"
-    if not file.is_file():
+    if not _is_file(file):
         return None
     key = f"{folder.parent.name}/{name}"
     manifest, error = _manifest(folder, key, source)
@@ -219,10 +248,10 @@ def _general(folder: Path, source: Source, *, category: str) -> Found | None:
 def _code_of(folder: Path) -> tuple[Path | None, str]:
     """What is to be imported, or why there is nothing."""
     root = folder / "__init__.py"
-    if root.is_file():
+    if _is_file(root):
         return root, ""
     packages = [p / "__init__.py" for p in _folders(folder / "src")]
-    packages = [p for p in packages if p.is_file()]
+    packages = [p for p in packages if _is_file(p)]
     if len(packages) > 1:
         packages = [p for p in packages if _REGISTERS.search(_head(p, 1_000_000))]
     if len(packages) == 1 and packages[0].parent.name.isidentifier():
@@ -253,13 +282,17 @@ def _entry(point: EntryPoint) -> Found:
         path=package.name if package is not None else None,
     )
     error = "" if is_plugin_name(point.name) else f"{point.name[:80]!r} can not be a plugin's name"
+    try:
+        module = point.module
+    except AttributeError:  # it is not written as one
+        module, error = "", f"entry point {point.name[:80]!r} does not name a module"
     return Found(
         point.name,
         Source.ENTRY_POINT,
         Role.GENERAL,
         about,
         entry_point=point,
-        module_name=point.module,
+        module_name=module,
         error=error,
     )
 

@@ -20,6 +20,7 @@ from gateway.plugins.context import PluginContext
 from gateway.plugins.discovery import Found, Role, Source, in_force
 from gateway.plugins.importing import Register, forget, import_plugin
 from gateway.plugins.manager import PluginRecord, PluginState
+from gateway.plugins.manifest import plain_line
 from gateway.plugins.needs import missing
 from gateway.plugins.putting_back import SharedState
 from gateway.plugins.settings import PluginSettings
@@ -238,7 +239,7 @@ def _words(problem: BaseException) -> str:
     cause = _root_of(problem)
     if isinstance(cause, PosthouseError):
         return str(cause)
-    said = " ".join(_text_of(cause).split())[:300]
+    said = plain_line(_text_of(cause))
     return f"{type(cause).__name__}: {said}" if said else type(cause).__name__
 
 
@@ -259,4 +260,5 @@ def _trace(problem: BaseException) -> tuple[str, ...]:
         text = "".join(whole.format(chain=False))
     except Exception:  # noqa: BLE001  (it calls somebody else's __str__)
         return ()
-    return tuple(text.rstrip().splitlines()[-TRACE_LINES:])
+    lines = text.rstrip().splitlines()[-TRACE_LINES:]
+    return tuple(f"{' ' * (len(line) - len(line.lstrip()))}{plain_line(line)}" for line in lines)

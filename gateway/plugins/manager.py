@@ -156,7 +156,9 @@ class PluginManager:
         if self.off:
             return self.off
         if record is None:
-            return f"there is no plugin {name!r}; `posthouse plugins list` shows what there is"
+            silent = [r.key for r in self.records if r.state is PluginState.NOT_ENABLED][:8]
+            others = f" (not enabled: {', '.join(silent)})" if silent else ""
+            return f"no enabled plugin offers {name!r}{others}; see `posthouse plugins list`"
         if record.loaded:
             return f"plugin {record.key} is loaded, but offers nothing of this name"
         return f"plugin {record.key} is {record.state.value}: {record.reason}"

@@ -84,7 +84,7 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
         if isinstance(value, Mapping | list):
             raise wrong(key, "must be a text")
         # As it is written: version 1.10 is no number, and a plugin may be called `on`.
-        return _plain(written.get(key, str(value)))
+        return plain_line(written.get(key, str(value)))
 
     def texts(key: str) -> tuple[str, ...]:
         return tuple(name for name, _ in pairs(key, "name"))
@@ -101,7 +101,7 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
             name = next((more[n] for n in names if more.get(n)), None) if more else item
             if not isinstance(name, str | int | float) or isinstance(name, bool):
                 raise wrong(key, "must be a list of names")
-            found.append((_plain(str(name)), more))
+            found.append((plain_line(str(name)), more))
         return found
 
     name = text("name") or folder
@@ -127,7 +127,7 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
         hooks=texts("hooks"),
         pip_dependencies=texts("pip_dependencies"),
         external_dependencies=tuple(
-            External(name, _plain(str(more.get("install") or "")))
+            External(name, plain_line(str(more.get("install") or "")))
             for name, more in pairs("external_dependencies", "name")
         ),
         requires_hermes=text("requires_hermes"),
@@ -136,7 +136,7 @@ def parse_manifest(data: bytes, file: str, folder: str) -> Manifest:
     )
 
 
-def _plain(text: str) -> str:
+def plain_line(text: str) -> str:
     """One line that a terminal and a log can show."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
@@ -167,7 +167,7 @@ def _load(data: bytes, file: str) -> tuple[dict[str, Any], dict[str, int], dict[
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ManifestError(f"{file}{line}: not valid YAML: {exc.problem or exc.context}") from exc
     except (yaml.YAMLError, ValueError, OverflowError) as exc:
-        raise ManifestError(f"{file}: not valid YAML: {_plain(str(exc))}") from exc
+        raise ManifestError(f"{file}: not valid YAML: {plain_line(str(exc))}") from exc
     except RecursionError as exc:
         raise ManifestError(f"{file}: is nested too deeply") from exc
     if value is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,10 +15,10 @@ from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import environment, set_up_for_plugins
 from gateway.config.models import Config
 from gateway.plugins.discovery import (
-    ENTRY_POINT_GROUP,
     Found,
     in_folders,
     in_packages,
+    installed_entry_points,
     is_installed,
 )
 from gateway.plugins.facade import Facade
@@ -93,7 +92,7 @@ class PluginHouse:
         project = env.get("HERMES_ENABLE_PROJECT_PLUGINS", "").strip().lower() in _TRUE
         folder = Path(".hermes/plugins").absolute() if project else None
         found = in_folders(BUNDLED, self._around.home.plugins, folder)
-        return [*found, *in_packages(entry_points(group=ENTRY_POINT_GROUP))]
+        return [*found, *in_packages(installed_entry_points())]
 
     async def set_up(self, found: Sequence[Found], archive: Archive | None) -> list[str]:
         """Their home and their environment, before the first of them is imported."""

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.discovery import Found, Role, Source, in_folders, in_force, in_packages
+from gateway.plugins.discovery import (
+    Found,
+    Role,
+    Source,
+    in_folders,
+    in_force,
+    in_packages,
+    installed_entry_points,
+)
 from gateway.plugins.settings import PluginSettings
 from tests.fakes.plugins import engine, provider, write_plugin
 
@@ -193,3 +201,29 @@ def test_nothing_is_selected_unless_it_is_named(roots: tuple[Path, Path]) -> Non
     chosen = PluginSettings(engine="eng", provider="mem", disabled=("mem",))
     assert [f.key for f in found if chosen.is_selected(f)] == ["context_engine/eng", "mem"]
     assert [f.key for f in found if chosen.is_disabled(f)] == ["mem"]
+
+
+def test_a_package_with_broken_metadata_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (
+        ("aaa", "[hermes_agent.plugins]\nthis is no entry point\n"),
+        ("bbb", "[hermes_agent.plugins]\nodd = not a module at all !\nfine = json\n"),
+        ("ccc", "[other]\nx = json\n"),
+    ):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: does {name}\n"
+        )
+        (folder / "entry_points.txt").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {f.key: f for f in in_packages(installed_entry_points())}
+    assert found["fine"].error == ""
+    assert (found["fine"].manifest.version, found["fine"].manifest.description) == (
+        "1.0",
+        "does bbb",
+    )
+    assert found["fine"].where == "package bbb"
+    assert "does not name a module" in found["odd"].error
+    assert "x" not in found

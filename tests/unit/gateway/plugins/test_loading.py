@@ -206,6 +206,7 @@ async def test_failures_are_recorded_and_leave_nothing(
         assert any(trace in line for line in record.trace)
     assert not any("gateway/plugins" in line for line in record.trace)
     assert len(record.trace) <= 12
+    assert all(line.isprintable() for line in (record.reason, *record.trace))
     assert not [name for name in sys.modules if name.startswith("hermes_plugins.")]
     assert record.collected is None
     assert PluginManager([record]).troubles() == [f"plugin bad failed: {record.reason}"]
