@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from agent.messages import clean_text
 from gateway import texts
 from gateway.platforms.contract import SendUnavailable
 from gateway.platforms.discord.out.rows import rows_of
+from gateway.platforms.file_names import safe_name
 
 MAX_FILES = 5
 """In one message; Discord takes twice as many, all of which are in memory at once."""
@@ -23,11 +23,9 @@ AT_ONCE = 2
 """So many messages with files are in memory at one time."""
 MOST_BYTES = 25 << 20
 """Of one file, however much a server has paid for."""
-FILE_NAME_CHARS = 100
 DESCRIPTION_CHARS = 1_024
 CONTENT_CHARS = 2_000
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
-_ODD_IN_NAMES = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,9 @@ class Packing:
         document = payload.get("document")
         if document is not None:
             data = clean_text(str(document["text"])).encode()
-            found = Enclosed(shown_name(str(document["name"])), data, "text/plain; charset=utf-8")
+            found = Enclosed(
+                safe_name(str(document["name"]), ""), data, "text/plain; charset=utf-8"
+            )
             files.append(found)
         content = str(payload.get("content") or "")
         if missing:
@@ -156,13 +156,14 @@ class Packing:
 
     async def _kept(self, name: str, owner: str | None, limit_bytes: int) -> Enclosed | str:
         """A kept file, or in words why it does not go out."""
+        shown = ""
         if self._attachments is None:
-            return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
+            return texts.file_not_sent(shown, texts.FILE_NOT_KEPT)
         try:
             known = await self._attachments.find(name, owner=owner)
             if known is None:
-                return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
-            shown = shown_name(known.file_name or name)
+                return texts.file_not_sent(shown, texts.FILE_NOT_KEPT)
+            shown = safe_name(known.file_name, name)
             if known.size_bytes > limit_bytes:
                 return texts.file_not_sent(
                     shown, texts.file_too_large_to_send(known.size_bytes, limit_bytes)
@@ -172,7 +173,7 @@ class Packing:
             data = await self._attachments.read(name)
             return Enclosed(shown, data, known.media_type, _description(known.file_name, shown))
         except LookupError:
-            return texts.file_not_sent(name, texts.FILE_NOT_KEPT)
+            return texts.file_not_sent(shown, texts.FILE_NOT_KEPT)
         except StoreUnavailable as exc:
             raise SendUnavailable("a file can not be read now") from exc
 
@@ -181,14 +182,3 @@ def _description(name: str, shown: str) -> str:
     """The name as people gave it, if Discord would show another one (it keeps plain ones)."""
     clean = clean_text(name).strip()
     return "" if clean == shown and shown.isascii() else clean[:DESCRIPTION_CHARS]
-
-
-def shown_name(name: str) -> str:
-    """A file's name as Discord may show it: one line, no path, not too long, its ending kept."""
-    plain = _ODD_IN_NAMES.sub("_", clean_text(name)).strip(". ") or "file"
-    if len(plain) <= FILE_NAME_CHARS:
-        return plain
-    stem, dot, ending = plain.rpartition(".")
-    if not dot or len(ending) > 10:
-        return plain[:FILE_NAME_CHARS]
-    return f"{stem[: FILE_NAME_CHARS - len(ending) - 1]}.{ending}"
