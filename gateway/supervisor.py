@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agent.ports import Clock
 from gateway.liveness import ENDING_SECONDS, TICK_SECONDS, Pulse, Vitals, done_in_time, is_overdue
+from gateway.pauses import LONGEST_WISH_SECONDS, RECOVERY_SECONDS, backoff_seconds
 from gateway.platforms.contract import (
     Intake,
     Platform,
@@ -21,8 +22,6 @@ from gateway.tasks import wait_all
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF_SECONDS = 1.0
-LONGEST_BACKOFF_SECONDS = 60.0
 HEALTHY_SECONDS = 60.0
 """Having worked for so long, a platform begins with the shortest pause again."""
 CONFIG_DOUBTS = 2
@@ -163,7 +162,9 @@ class Supervisor:
                     doubts += 1
                     pause, reason = CONFIG_DOUBT_SECONDS, f"{error} (it has worked; asking again)"
                 case PlatformUnavailable():
-                    pause, reason = backoff_seconds(failures, self._jitter()), str(error)
+                    pause = backoff_seconds(failures, self._jitter(), RECOVERY_SECONDS)
+                    pause = max(pause, min(error.retry_after_seconds, LONGEST_WISH_SECONDS))
+                    reason = str(error)
                     failures += 1
                 case _:
                     log.error("platform crashed", extra={"platform": charge.name}, exc_info=error)
@@ -290,9 +291,3 @@ class _Silent(Exception):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no sign of life for {seconds:.0f} s; started again")
-
-
-def backoff_seconds(failures: int, jitter: float) -> float:
-    """The pause after so many failures in a row; ``jitter`` from 0 to 1 spreads it by a quarter."""
-    pause: float = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(failures, 10))
-    return pause * (0.75 + jitter / 2)

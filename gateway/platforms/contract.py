@@ -50,7 +50,11 @@ class PlatformConfigError(PlatformError):
 
 
 class PlatformUnavailable(PlatformError):
-    """The platform can not be reached now."""
+    """The platform can not be reached now. ``retry_after_seconds``: nor before that."""
+
+    def __init__(self, reason: str = "", *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class SendError(PlatformError):

@@ -50,6 +50,7 @@ from gateway.platforms.discord.out.previews import Previews
 from gateway.platforms.discord.out.refusals import NoSuchReference
 from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
+from gateway.platforms.discord.starts import SessionStarts
 from gateway.platforms.discord.wire import WireEvent
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class DiscordPlatform:
         self._left: dict[int, int] = {}
         """What the feed of the connection before had not got done."""
         self._withheld: set[WireEvent] = set()
+        self._starts = SessionStarts(clock, spacing_seconds=settings.reidentify_pause_seconds)
         self._foreign: set[str] = set()
         """Bots of before, for which answers are still owed; each is logged once."""
         self._last_sent: OrderedDict[str, str] = OrderedDict()
@@ -116,7 +118,7 @@ class DiscordPlatform:
         report(PlatformState.STARTING, "")
         health = Health(report, self._clock, remark=lambda: self._publishing.trouble)
         session = _Session(health, self._publish)
-        client = DiscordClient(self._settings, session, self._clock, self._withheld)
+        client = DiscordClient(self._settings, session, self._clock, self._withheld, self._starts)
         try:
             await client.login()
         except BaseException:

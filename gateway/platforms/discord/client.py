@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agent.ports import Clock
 from gateway.platforms.contract import (
@@ -15,13 +15,15 @@ from gateway.platforms.contract import (
     PlatformUnavailable,
 )
 from gateway.platforms.discord.asking import Asking, shown
+from gateway.platforms.discord.closings import INTENT_HINT, TOKEN_HINT, closed
+from gateway.platforms.discord.events import Events
 from gateway.platforms.discord.health import Lines
 from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.sending import Sending
 from gateway.platforms.discord.reading import read_or_not
 from gateway.platforms.discord.sdk import build_bot, load_sdk
 from gateway.platforms.discord.settings import DiscordSettings
-from gateway.platforms.discord.source import Item
+from gateway.platforms.discord.starts import SessionStarts
 from gateway.platforms.discord.wire import Wire, WireEvent
 
 if TYPE_CHECKING:
@@ -32,53 +34,25 @@ log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
 _CANCEL_AGAIN_SECONDS = 0.2
 _LOGIN_SECONDS = 60.0
-_TOKEN_HINT = (
-    "discord refuses the token; reset it in the developer portal and set DISCORD_BOT_TOKEN"
-)
-_INTENT_HINT = (
-    "discord refuses the Message Content intent; switch it on for the bot in the developer portal "
-    "(Bot, Privileged Gateway Intents)"
-)
-
-
-class Events(Protocol):
-    """What the connection tells, in order; none of these waits."""
-
-    def identifying(self) -> None:
-        """A new session begins: what came before it is not replayed."""
-        ...
-
-    def ready(self) -> None:
-        """The new session is complete."""
-        ...
-
-    def connection(self, up: bool) -> None:
-        """Every line works, or one does not."""
-        ...
-
-    def alive(self) -> None:
-        """Discord was heard."""
-        ...
-
-    def message(self, item: Item) -> None:
-        """A message came in, or an edit."""
-        ...
-
-    def interaction(self, payload: object) -> None:
-        """Somebody chose a command of the menu or pressed a button, and waits for a sign."""
-        ...
 
 
 class DiscordClient:
     """One login; whatever the SDK raises becomes an error of ours.
 
     ``withheld``: events that the SDK could not read in this process; they outlive a login.
+    ``starts``: of this bot's sessions, over all its logins.
     """
 
     def __init__(
-        self, settings: DiscordSettings, events: Events, clock: Clock, withheld: set[WireEvent]
+        self,
+        settings: DiscordSettings,
+        events: Events,
+        clock: Clock,
+        withheld: set[WireEvent],
+        starts: SessionStarts,
     ) -> None:
         self._settings = settings
+        self._starts = starts
         self._events = events
         self._clock = clock
         self._withheld = withheld
@@ -133,7 +107,7 @@ class DiscordClient:
         return build_bot(
             self._lines,
             shards=shards,
-            reidentify_pause_seconds=settings.reidentify_pause_seconds,
+            turn=lambda shard_id, initial: self._starts.turn(shard_id, initial=initial),
             guild_ready_seconds=settings.guild_ready_seconds,
             heartbeat_timeout_seconds=settings.heartbeat_timeout_seconds,
         )
@@ -153,6 +127,7 @@ class DiscordClient:
     def session_begun(self, shard_id: int) -> None:
         """`wire.WireEvents.session_begun`."""
         self._lines.begun(shard_id)
+        self._starts.begun(shard_id)
 
     def alive(self) -> None:
         """`wire.WireEvents.alive`."""
@@ -180,10 +155,15 @@ class DiscordClient:
             await self._bot.login(token)
             if self._settings.gateway_url is None:
                 shards, url, limit = await self._bot.http.get_bot_gateway()
-                if int(limit.get("remaining", 1)) < 1:
+                remaining = int(limit.get("remaining", 1000))
+                seconds = int(limit.get("reset_after", 0)) / 1000
+                if remaining < 1:
                     # One more start would make Discord reset the token.
-                    seconds = int(limit.get("reset_after", 0)) / 1000
-                    raise PlatformUnavailable(f"no starts left today; again in {seconds:.0f} s")
+                    raise PlatformUnavailable(
+                        f"no starts left today; again in {seconds:.0f} s",
+                        retry_after_seconds=seconds,
+                    )
+                self._starts.left(remaining, seconds)
                 self._point_at(url)
                 if int(shards) > 1:
                     await self._shard(token, int(shards))
@@ -276,11 +256,15 @@ class DiscordClient:
         except PlatformError:
             raise
         except discord.LoginFailure as exc:
-            raise PlatformConfigError(_TOKEN_HINT) from exc
+            raise PlatformConfigError(TOKEN_HINT) from exc
         except discord.PrivilegedIntentsRequired as exc:
-            raise PlatformConfigError(_INTENT_HINT) from exc
+            raise PlatformConfigError(INTENT_HINT) from exc
         except discord.ConnectionClosed as exc:
-            raise _closed(exc.code) from exc
+            raise closed(exc.code) from exc
+        except discord.RateLimited as exc:
+            raise PlatformUnavailable(
+                f"discord: {shown(exc)}", retry_after_seconds=exc.retry_after
+            ) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
             raise PlatformUnavailable(f"discord: {shown(exc)}") from exc
         except Exception as exc:  # the SDK got something that it can not read
@@ -307,14 +291,3 @@ def _is_edit(payload: object) -> bool:
         and "author" in payload
         and "content" in payload
     )
-
-
-def _closed(code: int) -> PlatformError:
-    """What a close code of the gateway means."""
-    if code == 4004:
-        return PlatformConfigError(_TOKEN_HINT)
-    if code == 4014:
-        return PlatformConfigError(_INTENT_HINT)
-    if 4010 <= code <= 4013:
-        return PlatformConfigError(f"discord refuses this kind of connection (code {code})")
-    return PlatformUnavailable(f"discord closed the connection (code {code})")

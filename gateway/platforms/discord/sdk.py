@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import warnings
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ def build_bot(
     lines: LineEvents,
     *,
     shards: int,
-    reidentify_pause_seconds: float,
+    turn: Callable[[int, bool], Awaitable[None]],
     guild_ready_seconds: float,
     heartbeat_timeout_seconds: float,
 ) -> discord.Client:
-    """A client that hears of guilds and messages, keeps no messages and pings nobody."""
+    """A client that hears of guilds and messages, keeps no messages and pings nobody.
+
+    ``turn``: told the shard, and whether it is its first session; comes back when that may begin.
+    """
     import discord  # noqa: PLC0415 - see load_sdk
 
     sharded = shards > 1
@@ -70,8 +73,7 @@ def build_bot(
             self, shard_id: int | None, *, initial: bool = False
         ) -> None:
             lines.identifying(shard_id or 0)
-            if not initial:  # Discord takes one of these in five seconds
-                await asyncio.sleep(reidentify_pause_seconds)
+            await turn(shard_id or 0, initial)
 
         # The SDK says these without a shard as well, also where there are several.
         async def on_ready(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DIAL_SECONDS = 10.0
+DIAL_SECONDS = 7.0
+RECOVERY_SECONDS = 3.0
+"""The longest pause, on average, while the gateway can not be dialled: it costs nothing to ask."""
 STEADY_SECONDS = 10.0
 """A connection that ends sooner was none."""
 LONGEST_PAUSE_SECONDS = 30.0
@@ -79,6 +82,7 @@ class Wire:
         *,
         shortest_heartbeat_seconds: float,
         withheld: set[WireEvent],
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         """``withheld``: events that the SDK could not read before; it does not get them again."""
         self._dial = dial
@@ -87,7 +91,12 @@ class Wire:
         self._shortest_heartbeat_seconds = shortest_heartbeat_seconds
         self._withheld = withheld
         self._home: yarl.URL | None = None
+        self._jitter = jitter
         self._fruitless = 0
+        """Connections in a row that ended at once."""
+        self._undialled = 0
+        """Since then: those that did not even come about."""
+        self._has_greeted = False
         self.passed_last: WireEvent | None = None
         """What the SDK got last: if it breaks, then by this."""
         self.trouble = ""
@@ -98,21 +107,30 @@ class Wire:
 
         Raises:
             PlatformUnavailable: one connection after another ends at once.
-            OSError, aiohttp.ClientError, TimeoutError: the SDK tries again.
+            OSError, aiohttp.ClientError, TimeoutError: the gateway has never been reached.
         """
         self.passed_last = None
         await self._pace()
-        target = self._target(url)
-        try:
-            async with asyncio.timeout(DIAL_SECONDS):
-                socket = await self._dial(str(target))
-        except Exception as exc:
-            self._fruitless += 1
-            self.trouble = f"{type(exc).__name__}: {exc}"[:300]
-            raise
-        return GatewaySocket(socket, self, self._clock)
+        while True:
+            target = self._target(url)
+            try:
+                async with asyncio.timeout(DIAL_SECONDS):
+                    socket = await self._dial(str(target))
+            except Exception as exc:
+                self._undialled += 1
+                self.trouble = f"{type(exc).__name__}: {exc}"[:300]
+                if not self._has_greeted:
+                    raise  # a new login is better, which asks anew where the gateway is
+            else:
+                self._undialled = 0
+                return GatewaySocket(socket, self, self._clock)
+            # Here and not in the SDK: its pauses grow to a quarter of an hour. Whoever runs us has
+            # his own patience.
+            pause = min(RECOVERY_SECONDS, 2.0 ** (self._undialled - 1))
+            await self._clock.sleep(pause * (0.75 + self._jitter() / 2))
 
     async def _pace(self) -> None:
+        """Whoever answers and then ends the connection is asked less and less often."""
         if self._fruitless >= FRUITLESS_LIMIT:
             raise PlatformUnavailable("discord ends every connection at once")
         if self._fruitless > 1:
@@ -125,7 +143,7 @@ class Wire:
         wanted = yarl.URL(url)
         if self._home is None:
             self._home = wanted
-        if self._fruitless > 0:
+        if self._fruitless > 0 or self._undialled > 0:
             wanted = self._home.with_query(wanted.query)
         # This module unpacks, so it chooses what is packed.
         return wanted.update_query(compress="zlib-stream")
@@ -144,6 +162,7 @@ class Wire:
         frame = parsed(text)
         op = frame.get("op")
         if op == HELLO:
+            self._has_greeted = True
             return None if greeted else self._hello(frame)
         if op == HEARTBEAT_ACK:
             self._events.alive()

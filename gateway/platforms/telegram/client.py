@@ -138,7 +138,8 @@ class TelegramClient:
             ) from None
         except TelegramError as exc:
             raise PlatformUnavailable(
-                f"telegram: {self._failures.trouble(exc)}"
+                f"telegram: {self._failures.trouble(exc)}",
+                retry_after_seconds=getattr(exc, "retry_after_seconds", 0.0),
             ) from self._failures.cause(exc)
         except TimeoutError as exc:
             raise PlatformUnavailable(f"telegram: {in_words('no complete answer')}") from exc

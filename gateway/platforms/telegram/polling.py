@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 MAX_FAILED_POLLS = 10
 """In a row; then a new start asks who we are, and may learn that the token is gone."""
+RECOVERY_SECONDS = 4.0
+"""The longest pause of our own, on average: with a connection that takes its seven seconds to fail,
+updates come again within ten seconds of the network's return."""
 LONGEST_WAIT_SECONDS = 3600.0
 """The most that a server may make us wait."""
 HASTY_SECONDS = 0.5
@@ -95,15 +99,23 @@ class PollLoop:
     """Runs until it is cancelled or has failed too often in a row."""
 
     def __init__(
-        self, source: Source, incoming: Incoming, report: Report, clock: Clock, times: PollTimes
+        self,
+        source: Source,
+        incoming: Incoming,
+        report: Report,
+        clock: Clock,
+        times: PollTimes,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._source = source
         self._incoming = incoming
         self._report = report
         self._clock = clock
         self._times = times
+        self._jitter = jitter
         self._offset: int | None = None
         self._failures = 0
+        self._failure = ""
         self._conflicts = 0
         self._conflict = ""
         self._conflict_at: float | None = None
@@ -173,14 +185,19 @@ class PollLoop:
     async def _failed(self, error: PollFailed) -> None:
         self._failures += 1
         count, reason = self._failures, str(error)
-        log.warning("poll failed", extra={"platform": PLATFORM, "reason": reason, "count": count})
+        level = logging.WARNING if reason != self._failure else logging.DEBUG  # not each time
+        self._failure = reason
+        log.log(
+            level, "poll failed", extra={"platform": PLATFORM, "reason": reason, "count": count}
+        )
         self._report(PlatformState.DEGRADED, reason)
         if count >= MAX_FAILED_POLLS:
             raise PlatformUnavailable(f"{count} failed polls in a row, the last one: {reason}")
         await self._source.renew_polling()
         at_once = isinstance(error, PollStuck) and count == 1  # it has been waited for already
         asked_seconds = min(error.retry_after_seconds, LONGEST_WAIT_SECONDS)
-        await self._pause(0.0 if at_once else max(asked_seconds, pause_seconds(count)), reason)
+        pause = min(pause_seconds(count), RECOVERY_SECONDS) * (0.75 + self._jitter() / 2)
+        await self._pause(0.0 if at_once else max(asked_seconds, pause), reason)
 
     async def _pause(self, seconds: float, reason: str) -> None:
         """Wait, and say now and then that this is all that goes on."""
@@ -195,7 +212,7 @@ class PollLoop:
         # Only an answered poll proves anything: a call that merely started does not.
         if self._failures:
             log.info("polling again", extra={"platform": PLATFORM})
-        self._failures = 0
+        self._failures, self._failure = 0, ""
         self._proven = True
         if self._conflicts and not self._is_recent(self._conflict_at):
             log.info("nobody else polls any more", extra={"platform": PLATFORM})

@@ -26,6 +26,8 @@ from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel, W
 log = logging.getLogger(__name__)
 
 STORE_DOWN = "the store is not available"
+LONGEST_WAIT_SECONDS = 120.0
+"""For which Telegram may ask between two checks; it is a sign of life as well."""
 AGAIN_SECONDS = 5.0
 """Until Telegram is asked again after a question without an answer: that it can be reached is what
 owed answers wait for."""
@@ -175,9 +177,7 @@ class Webhook:
         async with self.door.open():
             await self._set()
             while True:
-                heard = await self._check()
-                seconds = self._settings.check_seconds
-                await self._clock.sleep(seconds if heard else min(seconds, AGAIN_SECONDS))
+                await self._clock.sleep(await self._check())
 
     # --- what is posted
 
@@ -212,8 +212,8 @@ class Webhook:
         await self._hooks.set(self._url, self._secret, self._settings.max_connections)
         self._set_at, self._before = self._clock.monotonic(), None
 
-    async def _check(self) -> bool:
-        """Ask how it goes; False: Telegram could not be asked."""
+    async def _check(self) -> float:
+        """Ask how it goes; when to ask again."""
         delivered = self.door.delivered > self._seen_delivered
         self._seen_delivered = self.door.delivered
         self._tell_of_strangers()
@@ -227,7 +227,7 @@ class Webhook:
                     self._say(operator_text.WEBHOOK_ELSEWHERE)
                     log.warning("another webhook was set; set again", extra={"platform": PLATFORM})
                     await self._set()
-                    return True
+                    return self._settings.check_seconds
                 case Health.FAILING:
                     await self._failing(info)
             self._before = info
@@ -235,8 +235,9 @@ class Webhook:
             raise
         except PlatformUnavailable as error:  # what is posted here is taken all the same
             self._say(str(error))
-            return False
-        return True
+            soon = min(self._settings.check_seconds, AGAIN_SECONDS)
+            return max(soon, min(error.retry_after_seconds, LONGEST_WAIT_SECONDS))
+        return self._settings.check_seconds
 
     def _say(self, trouble: str) -> None:
         """The worse of what is known: an update that is stored does not heal the address."""

@@ -70,7 +70,10 @@ class WebhookCalls:
             # May be a passing fault of a proxy: a new start asks who we are, and decides.
             raise TokenRefused("telegram refused the token") from None
         except error.TelegramError as exc:
-            raise PlatformUnavailable(f"telegram: {self._failures.trouble(exc)}") from None
+            raise PlatformUnavailable(
+                f"telegram: {self._failures.trouble(exc)}",
+                retry_after_seconds=getattr(exc, "retry_after_seconds", 0.0),
+            ) from None
         except TimeoutError:
             raise PlatformUnavailable("telegram: no complete answer in time") from None
         except Exception:  # the SDK could not read the answer

@@ -22,6 +22,7 @@ from gateway.liveness import (
     is_overdue,
     longest_silence_seconds,
 )
+from gateway.pauses import backoff_seconds
 from gateway.platforms.contract import (
     SIGN_OF_LIFE_SECONDS,
     Intake,
@@ -30,7 +31,7 @@ from gateway.platforms.contract import (
     PlatformUnavailable,
     Report,
 )
-from gateway.supervisor import CONFIG_DOUBTS, Supervisor, backoff_seconds
+from gateway.supervisor import CONFIG_DOUBTS, Supervisor
 from tests.fakes.clock import FakeClock
 
 events = st.lists(

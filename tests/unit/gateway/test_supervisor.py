@@ -79,23 +79,40 @@ async def test_no_platform_can_run(clock: FakeClock) -> None:
     assert supervisor.hopeless
 
 
-async def test_back_off_grows_and_is_bounded(clock: FakeClock) -> None:
-    flaky = Scripted("flaky", *(PlatformUnavailable("no route") for _ in range(12)))
+async def pauses_after(clock: FakeClock, *errors: Exception) -> list[float]:
+    flaky = Scripted("flaky", *errors)
     supervisor = supervise(clock, flaky)
     task = asyncio.ensure_future(supervisor.run())
     pauses: list[float] = []
-    for _ in range(12):
+    for _ in errors:
         await settled(lambda: supervisor.vitals()["flaky"].resting)
         assert supervisor.status["flaky"].state is PlatformState.RETRYING
         pause = clock.next_wake_seconds
         assert pause is not None
         pauses.append(pause)
         await clock.advance(pause)
-    assert pauses[:4] == pytest.approx([1, 2, 4, 8])
-    assert max(pauses) == pytest.approx(60)
     await settled(lambda: supervisor.status["flaky"].state is PlatformState.RUNNING)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    return pauses
+
+
+async def test_back_off_grows_and_is_bounded(clock: FakeClock) -> None:
+    pauses = await pauses_after(clock, *(RuntimeError("a bug") for _ in range(12)))
+    assert pauses[:4] == pytest.approx([1, 2, 4, 8])
+    assert max(pauses) == pytest.approx(60)
+
+
+async def test_a_network_that_is_back_is_found_within_seconds(clock: FakeClock) -> None:
+    pauses = await pauses_after(clock, *(PlatformUnavailable("no route") for _ in range(12)))
+    assert pauses[:3] == pytest.approx([1, 2, 4])
+    assert max(pauses) == pytest.approx(5)
+
+
+async def test_a_platform_that_asks_for_time_gets_it(clock: FakeClock) -> None:
+    wishes = [PlatformUnavailable("flood", retry_after_seconds=s) for s in (400.0, 86_400.0, 0.0)]
+    pauses = await pauses_after(clock, *wishes)
+    assert pauses == pytest.approx([400, 3600, 4])
 
 
 async def test_a_crash_is_logged_and_retried(

@@ -231,8 +231,6 @@ async def test_an_unreachable_place_to_resume_at_is_not_tried_twice() -> None:
     await rig.clock.advance(0.1)
     rig.wire.ended(3600.0, "")  # it had lived
     rig.refuse = 1
-    with pytest.raises(OSError, match="refused"):
-        await rig.wire.connect(RESUME)
     await rig.connect(RESUME)
     assert [url.partition("/?")[0] for url in rig.dialled] == [
         "wss://gateway.discord.gg",
@@ -240,6 +238,23 @@ async def test_an_unreachable_place_to_resume_at_is_not_tried_twice() -> None:
         "wss://gateway.discord.gg",
     ]
     assert all("compress=zlib-stream" in url and "v=10" in url for url in rig.dialled)
+
+
+async def test_a_gateway_that_can_not_be_dialled_is_found_again_within_seconds() -> None:
+    """After an hour as after a minute: the SDK's own pauses grow to a quarter of an hour."""
+    rig = Rig()
+    await rig.greeted()
+    rig.wire.ended(3600.0, "")
+    rig.refuse = 1_000
+    began, times = rig.clock.monotonic(), list[float]()
+    connecting = asyncio.ensure_future(rig.wire.connect(HOME))
+    while not connecting.done():
+        seen = len(rig.dialled)
+        await rig.clock.advance(0.25)
+        times += [rig.clock.monotonic()] * (len(rig.dialled) - seen)
+    assert times[-1] - began > 1_800
+    assert max(b - a for a, b in pairwise(times)) <= 4.0
+    assert min(b - a for a, b in pairwise(times[4:])) >= 2.0, "and it is not hammered"
 
 
 async def test_a_place_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -130,6 +131,23 @@ async def test_too_many_failures_are_the_supervisors_business() -> None:
     with pytest.raises(PlatformUnavailable, match="no route"):
         await rig.drain()
     assert PlatformState.RUNNING not in rig.reports.states
+
+
+async def test_updates_come_again_soon_after_an_outage() -> None:
+    script = Script(*storm(lambda: PollFailed("no route"), MAX_FAILED_POLLS - 1), [said(1)])
+    rig, times = Rig(script=script), list[float]()
+    asked = script.updates
+
+    async def updates(offset: int | None, *, wait: bool) -> Sequence[Any]:
+        times.append(rig.clock.monotonic())
+        return await asked(offset, wait=wait)
+
+    script.updates = updates  # type: ignore[method-assign]
+    await rig.drain()
+    assert rig.intake.texts == ["m1"]
+    gaps = [b - a for a, b in pairwise(times)]
+    assert max(gaps) <= 5.0
+    assert min(gaps[3:-1]) >= 3.0, "and it is not hammered"
 
 
 async def test_the_servers_wish_to_wait_is_kept() -> None:
