@@ -327,10 +327,30 @@ async def test_servers_that_fail_get_it_later_and_the_state_says_so(
     assert [wait for wait in hands.waits if wait >= 30] == [60.0, 120.0, 240.0]
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "said"),
-    [(403, 50001, MISSING_SCOPE), (400, 50035, REFUSED), (400, 30032, REFUSED)],
-)
+async def test_a_missing_scope_is_said_and_looked_for_again(
+    server: DiscordServer, store: MemoryStore
+) -> None:
+    hands = Hands()
+    platform = made(server, store=store, clock=hands)
+    fault = server.fault(
+        "error", status=403, code=50001, method="PUT", path="*/commands", times=None
+    )
+    async with running(platform, RecordingIntake()) as (reports, _):
+        await server.wait_for(lambda: puts(server) == 3)
+        server.kill_sockets()
+        await reports.wait(PlatformState.DEGRADED)
+        assert await reports.wait(PlatformState.RUNNING) == MISSING_SCOPE
+        assert [wait for wait in hands.waits if wait > 60][:2] == [3_600.0] * 2
+        fault.times = 0
+        await server.wait_for(server.commands)
+        await asyncio.sleep(0.05)
+        server.kill_sockets()
+        await reports.wait(PlatformState.DEGRADED)
+        assert await reports.wait(PlatformState.RUNNING) == ""
+    await platform.close()
+
+
+@pytest.mark.parametrize(("status", "code", "said"), [(400, 50035, REFUSED), (400, 30032, REFUSED)])
 async def test_a_menu_that_is_refused_is_in_nobodys_way_and_said(
     server: DiscordServer, store: MemoryStore, alice: User, status: int, code: int, said: str
 ) -> None:
@@ -582,6 +602,36 @@ async def test_one_stuck_sign_is_in_no_other_channels_way(
     assert intake.texts == ["/help"]
     server.clear_faults()
     await intake.wait_messages(2)
+
+
+async def test_no_number_of_stuck_previews_is_in_the_way_of_a_sign(
+    server: DiscordServer,
+    bot: DiscordPlatform,
+    intake: RecordingIntake,
+    channel: Channel,
+    alice: User,
+) -> None:
+    server.fault("hang", method="POST", path="*/messages", times=None)
+    where = address(server, channel)
+    stuck = [asyncio.create_task(bot.preview(where, "begins", None, n + 1)) for n in range(130)]
+    await server.wait_for(lambda: len(server.calls_to("POST", "*/messages")) >= 100)
+    await asked(server, intake, channel, alice, "status")
+    server.clear_faults()
+    await asyncio.gather(*stuck, return_exceptions=True)
+
+
+async def test_a_command_in_a_thread_is_said_there(
+    server: DiscordServer,
+    bot: DiscordPlatform,
+    intake: RecordingIntake,
+    channel: Channel,
+    alice: User,
+) -> None:
+    thread = server.add_thread(channel)
+    await asked(server, intake, thread, alice, "status")
+    (said,) = intake.messages
+    assert (said.chat_id, said.thread_id) == (str(thread.id), str(thread.id))
+    assert said.parent_chat_id == str(channel.id)
 
 
 # --- interactions: answered ---------------------------------------------------------------------
@@ -1127,17 +1177,15 @@ async def test_files_that_are_refused_are_said_to_be_in_an_interaction_too(
     kept: Kept,
 ) -> None:
     await asked(server, intake, channel, alice, "sessions")
-    name = kept.put("n", b"abc", "a.bin")
+    name = kept.put("n", b"abc", "Übersicht €.pdf")
+    await asked(server, intake, channel, alice, "sessions")
+    where, (first, second) = address(server, channel), intake.messages
+    await deliver(bot, where, "here", files=(name,), interaction=first.interaction)
+    assert server.sent[-1].files == ["Übersicht €.pdf"]
     server.fault("error", status=413, code=40005, method="POST", path="/webhooks/*")
-    await deliver(
-        bot,
-        address(server, channel),
-        "here",
-        files=(name,),
-        interaction=intake.messages[0].interaction,
-    )
-    said = texts.file_not_sent("a.bin", texts.FILE_NOT_TAKEN)
-    assert shown_to_one(server, channel) == ["here", said]
+    await deliver(bot, where, "there", files=(name,), interaction=second.interaction, id_=9)
+    said = texts.file_not_sent("Übersicht €.pdf", texts.FILE_NOT_TAKEN)
+    assert sorted(shown_to_one(server, channel)) == sorted(["here", "", "there", said])
     assert server.visible(channel) == []
 
 

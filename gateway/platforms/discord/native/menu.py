@@ -198,7 +198,10 @@ class Publishing:
             return seconds
         except Refusal as exc:
             log.error("discord does not take the menu of commands", extra={"error": str(exc)})
-            self.trouble = MISSING_SCOPE if exc.status in (401, 403) else f"{REFUSED}: {exc.text}"
+            if exc.status in (401, 403):  # the operator may heal that any time
+                self.trouble = MISSING_SCOPE
+                return LONGEST_PAUSE_SECONDS
+            self.trouble = f"{REFUSED}: {exc.text}"
             return None
         self.trouble = ""
         log.info("menu published", extra={"commands": len(self._payload)})

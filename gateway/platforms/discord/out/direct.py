@@ -21,6 +21,7 @@ from gateway.platforms.discord.out.refusals import CLOUDFLARE_SECONDS, Refusal
 if TYPE_CHECKING:
     import aiohttp
 
+NAMES_KEPT_SECONDS = 600
 IDLE_SECONDS = 75.0
 """How long a connection is kept open, so that the next interaction need not dial first."""
 
@@ -93,7 +94,11 @@ class Direct:
             raise SendUnavailable("discord: the connection is closed")
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS),
+                # Without a limit of its own: what hangs must not be in the way of what has three
+                # seconds. Who sends has limits. Names are remembered, for asking may take long.
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=IDLE_SECONDS, ttl_dns_cache=NAMES_KEPT_SECONDS
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._http
