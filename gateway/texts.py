@@ -292,6 +292,15 @@ def file_not_sent(name: str, why: str) -> str:
     return f"I could not send {f'“{name}”' if name else 'one of the files'}: {why}."
 
 
+def files_lie_here(names: Sequence[str]) -> str:
+    """Where nothing can be sent: kept files that belong to an answer; "": there are none."""
+    if not names:
+        return ""
+    what = "A file belongs" if len(names) == 1 else f"{len(names)} files belong"
+    lines = [f"{what} to this answer; the home folder has {'it' if len(names) == 1 else 'them'}:"]
+    return "\n".join([*lines, *(f"attachments/{name}" for name in names)])
+
+
 def file_too_large_to_send(size_bytes: int, limit_bytes: int) -> str:
     """Why a file does not go out with an answer."""
     return (

@@ -148,7 +148,7 @@ class ConsolePlatform:
         await self._idle()
 
     def render(self, draft: OutboxDraft) -> list[PartDraft]:
-        return rendering.render(draft.text)
+        return rendering.render(draft.text, draft.files)
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         text = str(part.payload["text"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from agent.attachments import NAME
 from agent.mail import PartDraft
 from agent.messages import clean_text
 from gateway import texts
@@ -14,7 +16,9 @@ REPEAT_MARK = f"{texts.POSSIBLE_REPEAT} "
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def render(text: str) -> list[PartDraft]:
-    """One part: a terminal has no length limit."""
+def render(text: str, files: Sequence[str] = ()) -> list[PartDraft]:
+    """One part: a terminal has no length limit. ``files``: kept ones, of which it says where."""
     shown = _CONTROL.sub("", clean_text(text).replace("\r\n", "\n")).strip("\n")
-    return [PartDraft({"text": shown if shown.strip() else texts.NOTHING_SAID})]
+    lie = texts.files_lie_here([name for name in files if NAME.fullmatch(name)])
+    whole = "\n\n".join(said for said in (shown, lie) if said.strip())
+    return [PartDraft({"text": whole or texts.NOTHING_SAID})]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mail import Address, OutboxPart
+from agent.mail import Address, OutboxDraft, OutboxPart
 from gateway import texts
 from gateway.platforms.console.adapter import ConsolePlatform, StandardStreams
 from gateway.platforms.console.convert import convert
@@ -311,6 +311,18 @@ def test_escape_sequences_lose_their_teeth_and_markdown_stays() -> None:
 
 def test_blank_lines_are_no_messages() -> None:
     assert convert(" \t ", message_id="1", now=0.0) is None
+
+
+def test_files_that_belong_to_an_answer_are_said_to_lie_in_the_home() -> None:
+    names = [f"{n}" * 32 + ".png" for n in range(2)]
+    answer = OutboxDraft(HERE, "see", files=(names[0], "../../etc/passwd"))
+    (draft,) = make(None).render(answer)
+    assert draft.payload["text"] == (
+        f"see\n\nA file belongs to this answer; the home folder has it:\nattachments/{names[0]}"
+    )
+    (alone,) = make(None).render(OutboxDraft(HERE, "", files=tuple(names)))
+    assert alone.payload["text"].startswith("2 files belong to this answer;")
+    assert alone.payload["text"].endswith(f"attachments/{names[1]}")
 
 
 def test_an_open_input_does_not_keep_or_break_the_end_of_the_process() -> None:
