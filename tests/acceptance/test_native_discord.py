@@ -167,6 +167,37 @@ def buttons_in(world: World, chat: DiscordChat | TelegramChat) -> Callable[[], i
     return count
 
 
+def latest(world: World, channel: Channel, text: str) -> Message | None:
+    """The newest message with this in it, whoever sees it."""
+    messages = world.discord.world.channel(channel).messages.values()
+    found = [m for m in messages if text in m.content and not m.deleted]
+    return max(found, key=lambda message: message.id, default=None)
+
+
+async def test_pages_and_choices_by_buttons(world: World, channel: Channel) -> None:
+    daemon = await with_menu(world)
+    chat = DiscordChat(world, channel=channel)
+    for n in range(11):
+        chat.say("/new")
+        chat.say(f"talk {n}")
+        await answered(chat, f"talk {n}", daemon)
+    world.discord.slash(channel, DISCORD_USER, "sessions")
+    listing = await eventually(
+        lambda: latest(world, channel, "/sessions 2 shows the next"), 20.0, "a list", alive=daemon
+    )
+    world.discord.click(listing, DISCORD_USER, "/sessions 2")
+    page = await eventually(
+        lambda: latest(world, channel, "11. "), 20.0, "the next page", alive=daemon
+    )
+    assert listing.ephemeral
+    assert page.ephemeral
+    choices = {b["label"]: b["custom_id"] for row in page.components for b in row["components"]}
+    world.discord.click(page, DISCORD_USER, choices["11"])
+    await answered(chat, "Back in", daemon)
+    await settled(world)
+    assert not any("11. " in text for text in chat.shown())
+
+
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "after the token's life"])
 async def test_killed_between_the_sign_and_the_answer_it_is_answered_after_the_start(
     world: World, channel: Channel, late: bool
