@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from agent.mail import Address, OutboxDraft, OutboxPart, PartDraft
+from agent.mail import Address, Button, OutboxDraft, OutboxPart, PartDraft
 from gateway.platforms.contract import (
     Platform,
     SendError,
@@ -102,6 +102,15 @@ class PlatformSuite:
         assert second
         assert first != second
         assert [t for t in house.shown() if t in ("one", "two")] == ["one", "two"]
+
+    async def test_taking_buttons_leaves_the_words(self, house: FarEnd) -> None:
+        draft = OutboxDraft(house.address, "which?", buttons=(Button("One", "/resume 1"),))
+        [planned] = house.platform.render(draft)
+        part = OutboxPart(1, 1, 0, "planned", planned.payload)
+        message_id = await house.platform.send(house.address, part)
+        for _ in range(2):
+            await house.platform.take_buttons(house.address, message_id)
+        assert "which?" in house.shown()[-1]
 
     @pytest.mark.parametrize(
         "kind", [SendUnavailable, SendFlood, SendRefused, SendUnknown], ids=lambda k: k.__name__
