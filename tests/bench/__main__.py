@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import sys
 
 from tests.bench.measure import Result
@@ -16,6 +17,7 @@ BENCHES = (
     "file",
     "compaction",
     "turn",
+    "first",
     "crowd",
     "inbound",
     "render",
@@ -32,6 +34,8 @@ def main() -> int:
     parser.add_argument("only", nargs="*", choices=[*BENCHES, []], help="which; all by default")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     arguments = parser.parse_args()
+    # By `timeout`, say: what a bench has started ends with it, and with it the pipe it writes to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"load {os.getloadavg()[0]:.1f} (above 2: noisy)", file=sys.stderr)
     results: list[Result] = []
     for name in arguments.only or BENCHES:
