@@ -18,11 +18,12 @@ from gateway.platforms.contract import PlatformUnavailable
 log = logging.getLogger(__name__)
 
 SPACING_SECONDS = 5.0
-INVALID_SESSION_SECONDS = (1.0, 5.0)
-"""After one that Discord ended; drawn anew each time."""
+INVALID_SESSION_SECONDS = (1.0, 4.0)
+"""After one that Discord ended, drawn anew each time; it wants something between one and five."""
 LIVED_SECONDS = 60.0
 """A session that lived for so long was one."""
-FREE_TRIES = 2
+FREE_TRIES = 4
+"""Sessions in a row that end soon, before the pauses grow."""
 LONGEST_PAUSE_SECONDS = 300.0
 DAY_SECONDS = 86_400.0
 MANY_A_DAY = 400

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DIAL_SECONDS = 7.0
-RECOVERY_SECONDS = 3.0
+RECOVERY_SECONDS = 2.0
 """The longest pause, on average, while the gateway can not be dialled: it costs nothing to ask."""
 STEADY_SECONDS = 10.0
 """A connection that ends sooner was none."""
