@@ -15,10 +15,10 @@ from tests.bench.measure import Result, percentile, text
 from tests.bench.turn import Ours, Twin, provider
 
 CROWD = 500
-WAVES = 2
+WAVES = 1
 SLOW_MODEL_SECONDS = 2.0
 SLOW_CHATS = 50
-SLOW_WAVES = 4
+SLOW_WAVES = 2
 ROUNDS = 3
 BAN_SECONDS = 1_000.0
 HELD, BANNED = 101, 102

@@ -211,7 +211,7 @@ class Twin:
         import anthropic
 
         self.client = anthropic.AsyncAnthropic(
-            api_key="test-key", base_url=self.base_url, max_retries=0
+            api_key="test-key", base_url=self.base_url, max_retries=0, timeout=120.0
         )
         self.jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.thread = threading.Thread(
