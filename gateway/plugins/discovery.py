@@ -33,6 +33,8 @@ MANIFESTS = ("plugin.yaml", "plugin.yml")
 ENGINES, MEMORY = "context_engine", "memory"
 """Categories whose plugins are selected by name."""
 LOOKED_INTO_BYTES = 8192
+MOST_FILES, MOST_BYTES = 50, 500_000
+"""What is looked through for how a provider imports itself."""
 _REGISTERS = re.compile(
     rb"^def register\b|^from \S+ import .*\bregister\b|^\s*register\s*=", re.MULTILINE
 )
@@ -211,10 +213,8 @@ def _selected(folder: Path, source: Source, role: Role) -> Found | None:
         error = f"{name!r} can not be selected: names are made of a-z, 0-9, _ and -, and not ours"
     if role is Role.ENGINE:
         module = f"plugins.context_engine.{name}"
-    elif source is Source.BUNDLED:
-        module = f"plugins.memory.{name}"
     else:
-        module = f"_hermes_user_memory.{name}"
+        module = _memory_module(folder, source)
     return Found(key, source, role, manifest, folder, None, file, module, error)
 
 
@@ -234,8 +234,7 @@ def _general(folder: Path, source: Source, *, category: str) -> Found | None:
     exclusive = manifest.kind == Kind.EXCLUSIVE or (not manifest.kind and remembers)
     role = Role.MEMORY if exclusive else Role.GENERAL
     if role is Role.MEMORY:
-        prefix = "plugins.memory" if source is Source.BUNDLED else "_hermes_user_memory"
-        module = f"{prefix}.{folder.name}"
+        module = _memory_module(folder, source)
         if not may_be_chosen(folder.name):
             error = error or f"{folder.name!r} can not be selected: names are a-z, 0-9, _ and -"
     elif file is not None and file.parent.parent.name == "src":
@@ -243,6 +242,22 @@ def _general(folder: Path, source: Source, *, category: str) -> Found | None:
     else:
         module = f"hermes_plugins.{module_slug(key)}"
     return Found(key, source, role, manifest, folder, None, file, module, broken or error)
+
+
+def _memory_module(folder: Path, source: Source) -> str:
+    """Under which name a memory provider is imported: providers import themselves by it.
+
+    One that was shipped with its host and is now in the folder of a user still says
+    ``from plugins.memory.<name> import …``.
+    """
+    shipped = f"plugins.memory.{folder.name}"
+    if source is Source.BUNDLED:
+        return shipped
+    says = re.compile(rf"^\s*(?:from|import)\s+{re.escape(shipped)}\b".encode(), re.MULTILINE)
+    files = sorted(folder.glob("*.py"))[:MOST_FILES]
+    if any(says.search(_head(file, MOST_BYTES)) for file in files if _is_file(file)):
+        return shipped
+    return f"_hermes_user_memory.{folder.name}"
 
 
 def _code_of(folder: Path) -> tuple[Path | None, str]:
@@ -253,7 +268,7 @@ def _code_of(folder: Path) -> tuple[Path | None, str]:
     packages = [p / "__init__.py" for p in _folders(folder / "src")]
     packages = [p for p in packages if _is_file(p)]
     if len(packages) > 1:
-        packages = [p for p in packages if _REGISTERS.search(_head(p, 1_000_000))]
+        packages = [p for p in packages if _REGISTERS.search(_head(p, MOST_BYTES))]
     if len(packages) == 1 and packages[0].parent.name.isidentifier():
         return packages[0], ""
     what = "several packages in src/" if packages else "no __init__.py and no src/<package>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import logging
 import os
 import socket
@@ -39,36 +40,49 @@ class SharedState:
         changed: list[str] = []
         now = {label: get() for label, get, _ in _aspects()}
         for label, value, put in self._before:
-            # By identity where things can be called, by value for plain facts.
-            same = now[label] is value or (isinstance(value, _PLAIN) and now[label] == value)
-            if not same:
+            if not _same(value, now[label]):
                 put(value)
                 changed.append(label)
         return changed
 
 
-_PLAIN = (str, int, float, tuple, type(None))
+def _same(value: Any, now: Any) -> bool:
+    """By identity, and by value for plain facts: a plugin's own `==` is not asked."""
+    if value is now:
+        return True
+    if type(value) is not type(now):
+        return False
+    if isinstance(value, tuple):
+        return len(value) == len(now) and all(a is b for a, b in zip(value, now, strict=True))
+    return isinstance(value, str | int | float) and bool(value == now)
 
 
 def _aspects() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], None]]]:
     root = logging.getLogger()
     for holder, name in _SHARED:
+        # None for one that was deleted: it is put back as well.
         yield (
             f"{holder.__name__}.{name}",
-            partial(getattr, holder, name),
+            partial(getattr, holder, name, None),
             partial(setattr, holder, name),
         )
-    yield "the log's handlers", lambda: tuple(root.handlers), _set_handlers
-    yield "the log's level", lambda: root.level, root.setLevel
+    yield "the log's handlers", _handlers, _set_handlers
+    yield "the log's level", lambda: root.level, partial(setattr, root, "level")
     yield "the log's switch", lambda: root.manager.disable, logging.disable
     yield "the working folder", _folder, _go_to
     yield "the time-out of sockets", socket.getdefaulttimeout, socket.setdefaulttimeout
     yield "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit
     yield "the switch interval", sys.getswitchinterval, sys.setswitchinterval
+    yield "the garbage collector", gc.isenabled, lambda on: gc.enable() if on else gc.disable()
+
+
+def _handlers() -> tuple[Any, ...]:
+    handlers = logging.getLogger().handlers
+    return tuple(handlers) if isinstance(handlers, list) else ()
 
 
 def _set_handlers(handlers: Any) -> None:
-    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().handlers = list(handlers)
 
 
 def _folder() -> str | None:

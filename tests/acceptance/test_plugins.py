@@ -64,7 +64,8 @@ async def test_broken_plugins_stop_nothing(world: World) -> None:
     assert (hermes / "seen.txt").read_text() == f"nothing {world.anthropic.api_key}"
     assert "not-for-plugins" not in (hermes / "config.yaml").read_text()
     assert os.readlink(hermes / "plugins") == "../plugins"
-    await daemon.terminate()  # not held up by the plugin's thread
+    code, _ = await daemon.terminate()  # not held up by the plugin's thread
+    assert code == 0
     again = await world.run("telegram")
 
     def listed() -> bool:

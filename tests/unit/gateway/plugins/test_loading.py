@@ -344,3 +344,14 @@ def test_a_record_is_found_by_every_name(tmp_path: Path) -> None:
     assert all(manager.record(name) is not None for name in ("cat/deep", "deep", "nice"))
     assert manager.record("cat") is None
     assert isinstance(found, Found)
+
+
+async def test_a_provider_may_import_itself_as_if_it_were_shipped(tmp_path: Path) -> None:
+    """Those of Hermes Agent do, wherever they lie: one module, not two of one file."""
+    code = "from plugins.memory.prov import inner\nfrom .inner import MARK\n"
+    code += "assert inner.MARK is MARK\n"
+    write_plugin(tmp_path, "prov", code + provider("prov"), inner="MARK = object()")
+    record = (await load(tmp_path, provider="prov"))["prov"]
+    assert (record.reason, record.loaded) == ("", True)
+    assert record.found.module_name == "plugins.memory.prov"
+    assert "_hermes_user_memory.prov" not in sys.modules
