@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from gateway.config.environment import (
 )
 from gateway.config.loading import load_config
 from gateway.config.models import Config, unavailable
+from gateway.wiring.surroundings import Surroundings
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     secrets = read_secrets(env)
     name = str(path) if path else "no config.yaml: the defaults hold"
     if arguments.action == "check":
-        _check(config, secrets, path, name, arguments.json)
+        around = Surroundings(home, secrets, env, plugin_sections=passed)
+        _check(config, around, path, name, arguments.json)
         return exits.OK
     shown = _redacted({**config.model_dump(mode="json"), **passed})
     if arguments.json:
@@ -47,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_json: bool) -> None:
+def _check(
+    config: Config, around: Surroundings, path: Path | None, name: str, as_json: bool
+) -> None:
+    secrets = around.secrets
     # Inside, so that `schema` stays instant.
     from gateway.intake.who_may_talk import in_words, warnings_of  # noqa: PLC0415
     from gateway.wiring.models import is_offline  # noqa: PLC0415
@@ -62,6 +68,7 @@ def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_js
     warnings = [
         *unavailable(config),
         *missing,
+        *_about_plugins(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(
             f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "
@@ -81,6 +88,15 @@ def _check(config: Config, secrets: Secrets, path: Path | None, name: str, as_js
     starts = f"would start: {', '.join(platforms) or 'console'}; model {plain(model)}"
     talking = [f"who may talk to {platform}: {words}" for platform, words in who.items()]
     out("\n".join([f"ok: {name}", starts, *talking, *(f"warning: {line}" for line in warnings)]))
+
+
+def _about_plugins(config: Config, around: Surroundings) -> list[str]:
+    """What can be said of plugins without loading them."""
+    if not config.wants_plugins:
+        return []
+    from gateway.wiring.plugins import said_before_loading  # noqa: PLC0415 - only if there are some
+
+    return asyncio.run(said_before_loading(config, around))
 
 
 def _presence(secrets: Secrets) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from agent.clock import SystemClock
 from agent.daemon_threads import DaemonThreads
 from agent.ports import Clock
 from agent.store_ports import Archive
@@ -121,6 +122,15 @@ class PluginHouse:
     async def _aside(self, call: Callable[[], T]) -> T:
         """Files are read beside the loop."""
         return await asyncio.wrap_future(self._threads.submit(call))
+
+
+async def said_before_loading(config: Config, around: Surroundings) -> list[str]:
+    """What a check of the configuration can say; imports no plugin."""
+    house = PluginHouse(config, around, SystemClock())
+    records = house.loader().only_noted_all(await house.find())
+    if house.off:
+        return [house.off]
+    return [*PluginManager(records).troubles(), *nobody_is_called_so(records, house.settings)]
 
 
 async def load_plugins(

@@ -151,3 +151,15 @@ print([m for m in sys.modules if "plugins" in m.split(".")])
         [sys.executable, "-c", code, str(home)], capture_output=True, text=True, timeout=60
     )
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+def test_a_check_of_the_configuration_names_what_is_not_there(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    (home / "config.yaml").write_text("plugins: {enabled: [good, goood, torn, mem]}")
+    assert main(["config", "check"]) == exits.OK
+    text = capsys.readouterr().out
+    assert "plugins.enabled names 'goood', but there is no such plugin; did you mean good?" in text
+    assert "plugin torn failed: " in text
+    assert "plugins.enabled names mem, which is selected by memory.provider: mem" in text
+    assert "hermes_plugins.good" not in sys.modules
