@@ -29,6 +29,14 @@ def files_of(result: Message) -> list[str]:
     return NAME.findall(found[0]) if found is not None else []
 
 
+def _kept(tool: str, files: Sequence[str]) -> list[str]:
+    """Those that are names of kept files at all, each once; not paths, nor what ends our line."""
+    kept = [name for name in dict.fromkeys(files) if NAME.fullmatch(name)]
+    if len(kept) < len(set(files)):
+        log.warning("A tool wants to send what is no kept file", extra={"tool": tool})
+    return kept
+
+
 def _with_files(text: str, files: Sequence[str]) -> str:
     """The text with what goes out; only a tool that sends can say so, not what a tool has read."""
     said = text.replace(_FILE, f"({_FILE[1:]}")
@@ -82,13 +90,14 @@ class ToolRegistry:
         """
         name = call["function"]["name"]
         result = await self._result(name, call["function"]["arguments"], context)
+        files = _kept(name, result.files)
         if on_file is not None:
-            for file in result.files:
+            for file in files:
                 on_file(file)
         text = clean_text(result.text)
         if not text.strip():
             text = NO_OUTPUT
-        text = _with_files(text, result.files)
+        text = _with_files(text, files)
         if result.is_error and not text.startswith(ERROR_PREFIX):
             text = f"{ERROR_PREFIX} {text}"
         message: Message = {
