@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -22,7 +22,9 @@ from gateway.config.environment import (
 )
 from gateway.config.loading import load_config
 from gateway.config.models import Config, unavailable
-from gateway.wiring.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from gateway.wiring.surroundings import Surroundings
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     secrets = read_secrets(env)
     name = str(path) if path else "no config.yaml: the defaults hold"
     if arguments.action == "check":
+        # Inside, so that `schema` stays instant.
+        from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
+
         around = Surroundings(home, secrets, env, plugin_sections=passed)
         _check(config, around, path, name, arguments.json)
         return exits.OK
