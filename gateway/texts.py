@@ -273,6 +273,7 @@ FILE_NOT_WAITED_FOR = "loading it was stopped; sending it again would bring it"
 FILE_NOT_KEPT = "I do not have it any more; please ask me to make it again"
 FILE_EMPTY = "there is nothing in it"
 FILE_NOT_TAKEN = "the platform did not take it; please ask me for a smaller one"
+FILE_NOT_ALLOWED = "I may not attach files here; whoever runs this server can allow it"
 """Why a file does not go out with an answer: behind a colon as well."""
 NOT_LET_IN = (
     "I am sorry, I may not talk with you here. If that should be otherwise, please ask whoever "

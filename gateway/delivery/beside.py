@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
 from agent.ports import Clock
@@ -44,13 +44,17 @@ class Beside:
     async def refused(self, item: OutboxItem, part: OutboxPart) -> None:
         """In the place of a part that the platform does not take, or of its preview."""
         address, shown = item.draft.address, part.payload.get("edits")
-        words = OutboxDraft(address, texts.PART_REFUSED, "notice", edits_message_id=shown)
+        # Where an answer was announced, it is seen by whom that would have been.
+        key = item.draft.interaction if part.n == 0 else None
+        words = OutboxDraft(
+            address, texts.PART_REFUSED, "notice", interaction=key, edits_message_id=shown
+        )
         part_id = -item.id - REFUSED_IDS
         try:
             try:
                 await self._say(words, part_id)
             except EditRefused:
-                await self._say(OutboxDraft(address, words.text, "notice"), part_id)
+                await self._say(replace(words, edits_message_id=None), part_id)
         except SendFlood as exc:
             self.chats.budget(address).silence(exc.retry_after_seconds)
         except Exception:  # the supervised border of a platform: the other parts still go out

@@ -22,6 +22,7 @@ from gateway.platforms.contract import (
     PlatformState,
     SendFlood,
     SendRefused,
+    SendUnavailable,
     SendUnknown,
 )
 from gateway.platforms.discord.adapter import DiscordPlatform
@@ -1097,7 +1098,9 @@ async def test_a_files_name_does_no_harm_and_is_told_where_it_is_another(
     assert told[5] == ""
 
 
-@pytest.mark.parametrize(("tier", "sent"), [(0, False), (1, False), (2, True), (3, True)])
+@pytest.mark.parametrize(
+    ("tier", "sent"), [(0, False), (1, False), (2, True), (3, True), (9, False)]
+)
 async def test_how_large_a_file_may_be_is_what_the_server_pays_for(
     server: DiscordServer, intake: RecordingIntake, alice: User, kept: Kept, tier: int, sent: bool
 ) -> None:
@@ -1197,11 +1200,34 @@ async def test_who_may_not_attach_files_there_says_so_and_goes_on(
     await deliver(bot, address(server, channel), "here", files=(name,))
     assert server.bot_texts(channel) == [
         "here",
-        texts.file_not_sent("a.bin", texts.FILE_NOT_TAKEN),
+        texts.file_not_sent("a.bin", texts.FILE_NOT_ALLOWED),
     ]
     server.deny(channel, "send")
     with pytest.raises(ChatGone):
         await deliver(bot, address(server, channel), "here", files=(name,))
+
+
+@pytest.mark.parametrize("code", [0, 40333])
+async def test_a_guard_in_front_of_discord_is_no_end_of_a_chat(
+    server: DiscordServer,
+    bot: DiscordPlatform,
+    intake: RecordingIntake,
+    channel: Channel,
+    alice: User,
+    code: int,
+) -> None:
+    where = address(server, channel)
+    server.fault("error", status=403, code=code, method="POST", path="*/messages", message="no")
+    with pytest.raises(SendUnavailable):
+        await deliver(bot, where, "hello")
+    await asked(server, intake, channel, alice, "sessions")
+    key = intake.messages[0].interaction
+    server.fault("error", status=403, code=code, method="PATCH", path="*/@original", message="no")
+    with pytest.raises(SendUnavailable):
+        await deliver(bot, where, "yours", interaction=key)
+    await deliver(bot, where, "yours", interaction=key)
+    assert shown_to_one(server, channel) == ["yours"]
+    assert server.visible(channel) == []
 
 
 async def test_who_may_not_read_the_history_answers_without_a_reference(

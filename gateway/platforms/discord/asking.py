@@ -22,6 +22,8 @@ ROLES_SECONDS = 60.0
 MAX_PLACES = 1_000
 """Of channels that the SDK's cache does not know; those heard of last."""
 _CLOUDFLARE_SECONDS = 60.0
+_FILE_LIMITS = {2: 50 << 20, 3: 100 << 20}
+"""Bytes, by the level that a server's members pay for; where it is less, nobody need ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Asking:
         channel = self._bot.get_channel(channel_id)
         if not isinstance(channel, self._sdk.Thread | self._sdk.abc.GuildChannel):
             return None
-        return int(channel.guild.filesize_limit)
+        # Not the SDK's own look-up, which knows the levels of today only.
+        return _FILE_LIMITS.get(channel.guild.premium_tier)
 
     async def file_address(self, ref: FileRef) -> str | None:
         """Where a file lies now; None: its message has it no more.

@@ -145,7 +145,7 @@ def check_files(
     body: dict[str, Any], files: list[tuple[str, bytes, str]], *, premium_tier: int = 0
 ) -> None:
     """Each within the limit, and each that the body names is there."""
-    if any(len(data) > FILE_LIMITS[premium_tier] for _, data, _ in files):
+    if any(len(data) > FILE_LIMITS.get(premium_tier, 10 * _MB) for _, data, _ in files):
         raise ApiError(413, 40005, "Request entity too large")
     if len(files) > MAX_FILES:
         raise errors.too_long("files", MAX_FILES)

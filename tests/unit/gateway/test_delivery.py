@@ -180,6 +180,18 @@ async def test_an_answer_that_is_refused_whole_is_said_to_be_missing(post: Post)
     assert post.platform.texts() == [texts.PART_REFUSED, "two", "four"]
 
 
+async def test_what_is_said_in_its_place_goes_where_the_answer_was_announced(post: Post) -> None:
+    post.platform.limit = 160 + len(REPEAT_MARK)
+    long = "a" * 150 + " " + "b" * 150
+    for failures in ([Failure(SendRefused("no"))], [None, Failure(SendRefused("no"))]):
+        post.platform.failures.extend(failures)
+        item = await post.store.owe(OutboxDraft(CHAT, long, interaction="key"))
+        post.delivery.hand_over([item])
+        await post.settle()
+    told = [d.interaction for d in post.platform.rendered if d.text == texts.PART_REFUSED]
+    assert told == ["key", None]  # of a later part the place is filled already
+
+
 async def test_ornaments_keep_away_from_a_chat_that_is_gone(post: Post) -> None:
     post.platform.blocked["111"] = ChatGone("blocked")
     await post.owe("one")

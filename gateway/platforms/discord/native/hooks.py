@@ -8,7 +8,7 @@ from gateway.platforms.contract import SendUnknown
 from gateway.platforms.discord.native.pressed import Key
 from gateway.platforms.discord.out.direct import Direct
 from gateway.platforms.discord.out.parcels import EPHEMERAL, Parcel
-from gateway.platforms.discord.out.refusals import Refusal, send_error
+from gateway.platforms.discord.out.refusals import Refusal, by_a_guard, send_error
 from gateway.platforms.discord.reading import id_of
 
 MESSAGE, DEFERRED_MESSAGE, DEFERRED_UPDATE, COMPLETIONS = 4, 5, 6, 8
@@ -92,7 +92,8 @@ class Hooks:
                 method, path, body, parcel, signed=False, timeout_seconds=seconds
             )
         except Refusal as exc:
-            if exc.status in _GONE_STATUSES or exc.code in _GONE_CODES:
+            gone = exc.status in _GONE_STATUSES and not by_a_guard(exc.status, exc.code)
+            if gone or exc.code in _GONE_CODES:
                 raise KeyGone(exc.code, str(exc)) from None
             # It is what is said that is refused, and would be elsewhere.
             raise send_error(exc.status, exc.code, str(exc)) from None

@@ -184,6 +184,8 @@ def _with_less(parcel: Parcel, exc: SendRefused) -> Parcel | None:
         return None if isinstance(exc, MissingRight) else replace(parcel, rows=())
     if not parcel.files:
         return None
+    if isinstance(exc, MissingRight):
+        return parcel.without_files(texts.FILE_NOT_ALLOWED)
     # Of several that are too large together, the largest is in the way of the others.
     return parcel.without_largest() if isinstance(exc, TooLarge) else parcel.without_files()
 

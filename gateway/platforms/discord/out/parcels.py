@@ -72,16 +72,17 @@ class Parcel:
             ]
         return body
 
-    def without_files(self) -> Parcel:
+    def without_files(self, why: str = texts.FILE_NOT_TAKEN) -> Parcel:
         """The same in words, where Discord does not take the files after all."""
-        return self._without(self.files)
+        return self._without(self.files, why)
 
     def without_largest(self) -> Parcel:
         """The same without the largest file, in words instead."""
-        return self._without((max(self.files, key=lambda file: len(file.data)),))
+        largest = max(self.files, key=lambda file: len(file.data))
+        return self._without((largest,), texts.FILE_NOT_TAKEN)
 
-    def _without(self, left_out: Sequence[Enclosed]) -> Parcel:
-        lines = [texts.file_not_sent(file.name, texts.FILE_NOT_TAKEN) for file in left_out]
+    def _without(self, left_out: Sequence[Enclosed], why: str) -> Parcel:
+        lines = [texts.file_not_sent(file.name, why) for file in left_out]
         content = "\n".join([self.content, *lines]).strip()[:CONTENT_CHARS]
         left = tuple(f for f in self.files if not any(f is other for other in left_out))
         return Parcel(content, self.rows, left)

@@ -15,6 +15,8 @@ CLOUDFLARE_SECONDS = 60.0
 """How long it is quiet after a refusal that does not say for how long."""
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
 _TOO_LARGE, _INVALID_FORM = 40005, 50035
+_GUARDS = {0, 40333}
+"""What stands in front of Discord: a page without a code, or the network's own."""
 _MISSING_RIGHT, _NO_REPLY_WITHOUT_HISTORY = 50013, 160002
 _NOT_EDITABLE = {UNKNOWN_MESSAGE, 30046, 50005, 50083}
 """Gone · edited too often for its age · another bot's · in a thread that is archived."""
@@ -46,6 +48,11 @@ class BadButtons(SendRefused):
     """It is the buttons that Discord does not take."""
 
 
+def by_a_guard(status: int, code: int) -> bool:
+    """Was it refused in front of Discord? That says nothing of the chat, and passes."""
+    return status == 403 and code in _GUARDS
+
+
 def send_error(status: int, code: int, text: str) -> Exception:
     """What it means for a message that was to be sent."""
     if code in (UNKNOWN_MESSAGE, _NO_REPLY_WITHOUT_HISTORY):
@@ -58,7 +65,7 @@ def send_error(status: int, code: int, text: str) -> Exception:
         return SendFlood(CLOUDFLARE_SECONDS)
     if status == 413 or code == _TOO_LARGE:
         return TooLarge(text)
-    if status == 401:
+    if status == 401 or by_a_guard(status, code):
         return SendUnavailable(text)
     if status >= 500 or status == 408:
         return SendUnknown(text)
