@@ -141,6 +141,13 @@ class DiscordPlace:
         return None
 
     def decide(self, question: int, yes: bool) -> None:
+        """By its button; in the words of a command in a channel of many."""
+        message = self._server.world.message(question)
+        for row in [] if self._mention else message.components:
+            for button in row["components"]:
+                if button.get("label") == (APPROVE if yes else DENY):
+                    self._server.click(message, self._user_id, button["custom_id"])
+                    return
         self.say("/approve" if yes else "/deny")
 
     def shown(self) -> list[str]:

@@ -167,6 +167,8 @@ class Judge:
                 continue  # that is how one hears of it
             yield f"Telegram refused {call.method}: {call.status} {said}"
         for refused in discord.calls:
+            if refused.status == 404 and refused.path.startswith(("/interactions/", "/webhooks/")):
+                continue  # whoever was killed in between has three seconds no more
             if refused.status >= 400:
                 yield f"Discord refused {refused.method} {refused.path}: {refused.status}"
 

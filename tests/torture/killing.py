@@ -45,6 +45,7 @@ class Killing:
         self.kills: Counter[str] = Counter()
         self.modes: Counter[str] = Counter()
         self.moves = 0
+        self._deck: list[str] = []
         self._hits = hits
         self._hook_port = free_port()
         guild = world.discord.add_guild("guild", owner=OTHER_DISCORD_USER)
@@ -148,7 +149,10 @@ class Killing:
         )
 
     async def _something(self) -> None:
-        await HAPPENINGS[self.dice.choice(list(HAPPENINGS))](self.dice.choice(self.stages))
+        """Of each kind one, before any comes again."""
+        if not self._deck:
+            self._deck = self.dice.sample(list(HAPPENINGS), len(HAPPENINGS))
+        await HAPPENINGS[self._deck.pop()](self.dice.choice(self.stages))
 
     async def _decide_for_ever(self) -> None:
         while True:
@@ -178,7 +182,7 @@ class Killing:
         options = [
             "--point", self.dice.choice(POINTS), "--platform", self.dice.choice(PLATFORMS),
             "--hits", str(self._hits), "--armed", str(armed),
-            "--occurrence", str(self.dice.randint(1, 4)),
+            "--occurrence", str(self.dice.randint(1, 2)),
         ]  # fmt: skip
         launcher = ("-m", "tests.acceptance.faulty_daemon", *options)
         return self.world.daemon(launcher=launcher, config=config)
