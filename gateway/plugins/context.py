@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.auxiliary_client import call_llm
 from agent.context_engine import ContextEngine
 from agent.memory_provider import MemoryProvider
 from gateway.plugins.collected import (
@@ -20,6 +18,7 @@ from gateway.plugins.collected import (
     PluginTool,
 )
 from gateway.plugins.discovery import Found
+from gateway.plugins.llm import PluginLlm
 from gateway.plugins.manifest import Manifest
 from gateway.plugins.names import command_name, is_engine_name, is_tool_name
 from gateway.plugins.settings import PluginSettings, setting
@@ -44,45 +43,6 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Members of the original host's context that have no counterpart here: taken, and said once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What `PluginLlm.complete` gives."""
-
-    text: str
-
-
-class PluginLlm:
-    """``ctx.llm``: the configured side model, for the plugin's own questions."""
-
-    def __init__(self, task: str, model: str | None) -> None:
-        self._task = task
-        self._model = model
-
-    def complete(
-        self,
-        messages: str | list[dict[str, Any]],
-        *,
-        model: str | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        **ignored: Any,
-    ) -> Completion:
-        """Ask and wait: on the plugin's threads only.
-
-        Raises:
-            ModelError: as `agent.auxiliary_client.call_llm`.
-        """
-        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        answer = call_llm(
-            self._task,
-            messages=asked,
-            model=model or self._model,
-            max_tokens=max_tokens,
-            timeout=timeout,
-        )
-        return Completion(str(answer.choices[0].message.content or ""))
 
 
 class PluginContext:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib.metadata import (
-    Distribution,
-    EntryPoint,
-    PackageNotFoundError,
-    distribution,
-    distributions,
-)
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from gateway.plugins.manifest import Kind, Manifest, ManifestError, parse_manifest
 from gateway.plugins.names import (
     is_engine_name,
     is_folder_name,
-    is_plugin_name,
     may_be_chosen,
     module_slug,
 )
 
-log = logging.getLogger(__name__)
-
-ENTRY_POINT_GROUP = "hermes_agent.plugins"
 MANIFESTS = ("plugin.yaml", "plugin.yml")
 ENGINES, MEMORY = "context_engine", "memory"
 """Categories whose plugins are selected by name."""
@@ -107,26 +96,6 @@ def in_folders(bundled: Path | None, user: Path, project: Path | None = None) ->
         if root is not None:
             found += _in_root(root, source)
     return found
-
-
-def in_packages(entry_points: Iterable[EntryPoint]) -> list[Found]:
-    """All plugins that installed packages offer."""
-    return [_entry(point) for point in sorted(entry_points, key=lambda p: (p.name, p.value))]
-
-
-def installed_entry_points() -> list[EntryPoint]:
-    """Those of every installed package; one whose metadata is broken hides no other."""
-    points: dict[tuple[str, str], EntryPoint] = {}
-    for package in distributions():
-        try:
-            offered = package.entry_points.select(group=ENTRY_POINT_GROUP)
-        except (ValueError, TypeError, AttributeError, OSError):
-            log.warning("a package's entry points can not be read", exc_info=True)
-            continue
-        for point in offered:
-            # The first of a name on the path is the one that is imported.
-            points.setdefault((point.name, package.name), point)
-    return list(points.values())
 
 
 def in_force(found: Sequence[Found]) -> tuple[list[Found], list[tuple[Found, Found]]]:
@@ -283,45 +252,3 @@ def _head(file: Path | None, size: int = LOOKED_INTO_BYTES) -> bytes:
             return stream.read(size)
     except OSError:
         return b""
-
-
-def _entry(point: EntryPoint) -> Found:
-    package = point.dist
-    about = Manifest(
-        point.name,
-        key=point.name,
-        source=Source.ENTRY_POINT.value,
-        version=package.version if package is not None else "",
-        description=_said(package, "Summary"),
-        author=_said(package, "Author"),
-        path=package.name if package is not None else None,
-    )
-    error = "" if is_plugin_name(point.name) else f"{point.name[:80]!r} can not be a plugin's name"
-    try:
-        module = point.module
-    except AttributeError:  # it is not written as one
-        module, error = "", f"entry point {point.name[:80]!r} does not name a module"
-    return Found(
-        point.name,
-        Source.ENTRY_POINT,
-        Role.GENERAL,
-        about,
-        entry_point=point,
-        module_name=module,
-        error=error,
-    )
-
-
-def _said(package: Distribution | None, name: str) -> str:
-    if package is None or name not in package.metadata:
-        return ""
-    return " ".join(str(package.metadata[name]).split())[:500]
-
-
-def is_installed(package: str) -> bool:
-    """Is there such a distribution beside us?"""
-    try:
-        distribution(package)
-    except (PackageNotFoundError, ValueError):
-        return False
-    return True

@@ -6,8 +6,8 @@ import re
 import shutil
 from collections.abc import Mapping
 
-from gateway.plugins.discovery import is_installed
 from gateway.plugins.manifest import Manifest
+from gateway.plugins.packages import is_installed
 
 LIKE_HERMES = (0, 21)
 """The version of the host whose plugins are taken as they are."""

@@ -15,18 +15,13 @@ from agent.store_ports import Archive
 from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import environment, set_up_for_plugins
 from gateway.config.models import Config
-from gateway.plugins.discovery import (
-    Found,
-    in_folders,
-    in_packages,
-    installed_entry_points,
-    is_installed,
-)
+from gateway.plugins.discovery import Found, in_folders
 from gateway.plugins.facade import Facade
 from gateway.plugins.importing import BUNDLED
 from gateway.plugins.loading import PluginLoader
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.names import OUR_PLATFORMS, OUR_TOOLS
+from gateway.plugins.packages import in_packages, installed_entry_points, is_installed
 from gateway.plugins.report import Row, nobody_is_called_so, rows, summary
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames

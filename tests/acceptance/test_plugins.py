@@ -66,6 +66,7 @@ async def test_broken_plugins_stop_nothing(world: World) -> None:
     assert os.readlink(hermes / "plugins") == "../plugins"
     code, _ = await daemon.terminate()  # not held up by the plugin's thread
     assert code == 0
+    world.configure(plugins={"enabled": ["good"]})
     again = await world.run("telegram")
 
     def listed() -> bool:

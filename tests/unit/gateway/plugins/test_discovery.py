@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.discovery import (
-    Found,
-    Role,
-    Source,
-    in_folders,
-    in_force,
-    in_packages,
-    installed_entry_points,
-)
+from gateway.plugins.discovery import Found, Role, Source, in_folders, in_force
+from gateway.plugins.packages import in_packages, installed_entry_points
 from gateway.plugins.settings import PluginSettings
 from tests.fakes.plugins import engine, provider, write_plugin
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway.plugins.discovery import Found, in_folders, in_packages
+from gateway.plugins.discovery import Found, in_folders
 from gateway.plugins.loading import ONE_SECONDS, PluginLoader
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
+from gateway.plugins.packages import in_packages
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
 from tests.fakes.clock import FakeClock
