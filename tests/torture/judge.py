@@ -17,6 +17,9 @@ from tests.fakes.anthropic_server.units import blocks_of
 from tests.fakes.store_invariants import check_invariants
 from tests.torture.facts import TAG, Fact, Telling, people_say, tools_say
 
+OVER = "it is over"
+"""Why a question was not sent: nobody waits for its answer any more."""
+
 
 class Judge:
     """Looks at a run that is over."""
@@ -52,7 +55,22 @@ class Judge:
         """What the store still has to do; turns that gave way are over."""
         found = self._database.unsettled()
         found.get("turns", {}).pop("stopped", None)
+        for table, settled in (
+            ("outbox", self._withdrawn),
+            ("outbox_parts", self._withdrawn_parts),
+        ):
+            if found.get(table, {}).get("failed") == settled():
+                found[table].pop("failed")
         return {table: states for table, states in found.items() if states}
+
+    def _withdrawn(self) -> int:
+        """Questions that were over before they could be sent."""
+        query = "SELECT count(*) FROM outbox WHERE state = 'failed' AND error = ?"
+        return int(self._database.one(query, OVER))
+
+    def _withdrawn_parts(self) -> int:
+        query = "SELECT count(*) FROM outbox_parts WHERE state = 'failed' AND error = ?"
+        return int(self._database.one(query, OVER))
 
     # --- one by one
 
