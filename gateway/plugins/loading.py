@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from agent import daemon_threads
@@ -21,7 +22,7 @@ from gateway.plugins.discovery import Found, Role, Source, in_force
 from gateway.plugins.importing import Register, forget, import_plugin
 from gateway.plugins.manager import PluginRecord, PluginState
 from gateway.plugins.manifest import plain_line
-from gateway.plugins.needs import missing
+from gateway.plugins.needs import missing, written_by_anybody
 from gateway.plugins.putting_back import SharedState
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
@@ -113,7 +114,11 @@ class PluginLoader:
                 PluginState.LATE,
                 f"not begun: those before it took all of the {ALL_SECONDS:.0f} s that loading has",
             )
-        needs = (*plugin.manifest.remarks, *missing(plugin.manifest, self._env))
+        needs = (
+            *plugin.manifest.remarks,
+            *missing(plugin.manifest, self._env),
+            *written_by_anybody(*_places(plugin)),
+        )
         shared, begun = SharedState(), self._clock.monotonic()
         before = set(sys.modules)
         collected = Collected()
@@ -208,6 +213,14 @@ def how_to_get(plugin: Found) -> str:
             return f"context.engine: {plugin.key.rsplit('/', 1)[-1]}"
         case Role.MEMORY:
             return f"memory.provider: {plugin.names_of_provider[0]}"
+
+
+def _places(plugin: Found) -> list[Path]:
+    """Whoever may write to one of these says what the plugin does."""
+    if plugin.folder is None:
+        return []
+    there = plugin.folder.resolve()
+    return [plugin.folder.parent, there, *([plugin.file] if plugin.file is not None else [])]
 
 
 def _turn(plugin: Found) -> tuple[int, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 from gateway.plugins.manifest import Manifest
 from gateway.plugins.packages import is_installed
@@ -36,6 +38,22 @@ def missing(manifest: Manifest, env: Mapping[str, str]) -> list[str]:
             f"it asks for Hermes Agent {manifest.requires_hermes}; here it gets what {ours} offers"
         )
     return lines
+
+
+def written_by_anybody(*paths: Path) -> list[str]:
+    """A line if everybody on the machine can change one of these: they would be the daemon."""
+    found: list[str] = []
+    for path in paths:
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            continue
+        sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX
+        if mode & stat.S_IWOTH and not sticky:
+            found.append(str(path))
+    if not found:
+        return []
+    return [f"everybody may write to {', '.join(found)}, and what stands there runs as the daemon"]
 
 
 def _has_package(requirement: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gateway.plugins.manifest import External, Manifest
-from gateway.plugins.needs import excludes, missing
+from gateway.plugins.needs import excludes, missing, written_by_anybody
 from gateway.plugins.settings import PluginSettings, setting
 
 
@@ -63,3 +65,16 @@ def test_what_is_missing_is_named_with_the_way_to_get_it() -> None:
         "the program no-such-program is not there (its author says: curl x | sh)",
         "it asks for Hermes Agent >=3; here it gets what 0.21 offers",
     ]
+
+
+def test_what_everybody_may_write_to_is_named(tmp_path: Path) -> None:
+    folder, file, shared = tmp_path / "a", tmp_path / "a" / "f", tmp_path / "shared"
+    for path in (folder, shared):
+        path.mkdir()
+    file.write_text("")
+    shared.chmod(0o1777)  # as /tmp: others' files are safe from each other there
+    assert written_by_anybody(folder, file, shared, tmp_path / "gone") == []
+    file.chmod(0o666)
+    folder.chmod(0o777)
+    (line,) = written_by_anybody(folder, file, shared)
+    assert line.startswith(f"everybody may write to {folder}, {file}, and")
