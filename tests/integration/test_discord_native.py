@@ -581,7 +581,7 @@ async def test_a_sign_that_is_refused_or_flooded_for_long_holds_up_nothing(
     server.slash(channel, alice, "status", force=True)
     server.slash(channel, alice, "help", force=True)
     await intake.wait_messages(2)
-    assert len(server.calls_to("POST", "*/callback")) == 2
+    await server.wait_for(lambda: len(server.calls_to("POST", "*/callback")) == 2)
     for n, said in enumerate(intake.messages):
         await deliver(
             bot, address(server, channel), f"Late {n}.", interaction=said.interaction, id_=n + 1
@@ -589,7 +589,7 @@ async def test_a_sign_that_is_refused_or_flooded_for_long_holds_up_nothing(
     assert server.bot_texts(channel) == ["Late 0.", "Late 1."]
 
 
-async def test_one_stuck_sign_is_in_no_other_channels_way(
+async def test_a_stuck_sign_keeps_no_command_waiting_and_its_answer_waits_for_it(
     server: DiscordServer,
     bot: DiscordPlatform,
     intake: RecordingIntake,
@@ -597,12 +597,23 @@ async def test_one_stuck_sign_is_in_no_other_channels_way(
     alice: User,
 ) -> None:
     server.fault("hang", method="POST", path="*/callback")
-    server.slash(channel, alice, "status", force=True)
-    other = await asked(server, intake, server.open_dm(alice), alice, "help")
+    stuck = server.slash(channel, alice, "branch", force=True)
+    await intake.wait_messages(1)  # /stop is in a hurry
+    other = await asked(server, intake, channel, alice, "stop")
     assert other.acked
-    assert intake.texts == ["/help"]
+    assert not stuck.acked
+    where, (first, second) = address(server, channel), intake.messages
+    await deliver(bot, where, "Stopped.", interaction=second.interaction, id_=1)
+    answer = asyncio.create_task(
+        deliver(bot, where, "Branched.", interaction=first.interaction, id_=2)
+    )
+    await asyncio.sleep(0.05)
+    assert not answer.done()
     server.clear_faults()
-    await intake.wait_messages(2)
+    await answer
+    assert stuck.acked
+    place = server.world.messages[stuck.response_id or 0]
+    assert (place.content, server.bot_texts(channel)) == ("Branched.", ["Stopped.", "Branched."])
 
 
 async def test_no_number_of_stuck_previews_is_in_the_way_of_a_sign(

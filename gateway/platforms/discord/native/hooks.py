@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from gateway.platforms.contract import SendUnknown
@@ -34,6 +35,13 @@ class Hooks:
 
     def __init__(self, direct: Direct) -> None:
         self._direct = direct
+        self._signs: dict[int, asyncio.Task[None]] = {}
+        """Interactions that are being acknowledged."""
+
+    def expect(self, key: Key, sign: asyncio.Task[None]) -> None:
+        """This acknowledges it: what is said to it waits for that."""
+        self._signs[key.interaction_id] = sign
+        sign.add_done_callback(lambda _: self._signs.pop(key.interaction_id, None))
 
     async def acknowledge(
         self, key: Key, kind: int, text: str = "", *, timeout_seconds: float
@@ -64,7 +72,7 @@ class Hooks:
         """
         body = parcel.body()
         body.setdefault("attachments", [])
-        return await self._message("PATCH", f"{_hook(key)}/messages/@original", body, parcel)
+        return await self._message(key, "PATCH", "/messages/@original", body, parcel)
 
     async def follow_up(self, key: Key, parcel: Parcel) -> str:
         """One more message; said again it stands there twice. Its id.
@@ -74,11 +82,16 @@ class Hooks:
             SendError: the matching class.
         """
         body = parcel.body(quiet=key.quiet)
-        return await self._message("POST", f"{_hook(key)}?wait=true", body, parcel)
+        return await self._message(key, "POST", "?wait=true", body, parcel)
 
-    async def _message(self, method: str, path: str, body: dict[str, Any], parcel: Parcel) -> str:
+    async def _message(
+        self, key: Key, method: str, path: str, body: dict[str, Any], parcel: Parcel
+    ) -> str:
         seconds = _UPLOAD_SECONDS if parcel.files else _USUAL_SECONDS
-        answer = await self._call(method, path, body, parcel, seconds)
+        sign = self._signs.get(key.interaction_id)
+        if sign is not None:
+            await asyncio.wait({sign})
+        answer = await self._call(method, f"{_hook(key)}{path}", body, parcel, seconds)
         id_ = id_of(answer.get("id")) if isinstance(answer, dict) else None
         if id_ is None:
             raise SendUnknown("discord's answer names no message")

@@ -1,4 +1,4 @@
-"""Owns the way of an interaction: judged, acknowledged within 3 s, then said like a message."""
+"""Owns the way of an interaction: judged, acknowledged within 3 s, said like a message."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Presses:
         self._newest: dict[int, asyncio.Future[None]] = {}
         """By channel: done once the newest interaction in it has been said."""
         self._unsaid: dict[int, Key] = {}
-        """Acknowledged and not taken by the store yet, by the id of the interaction."""
+        """Not taken by the store yet, by the id of the interaction."""
         self._refusals = 0
 
     def pressed(self, payload: object) -> None:
@@ -144,15 +144,17 @@ class Presses:
         said: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._newest[channel_id] = said
 
+        if key.is_press:
+            sign = self._acknowledge(key, DEFERRED_UPDATE)
+        elif asks_again:  # its answer comes as any other, also after 15 minutes
+            sign = self._acknowledge(key, MESSAGE, texts.ASKING_AGAIN)
+        else:
+            sign = self._acknowledge(key, DEFERRED_MESSAGE)
+        self._hooks.expect(key, self._tasks.spawn(sign, name="interaction acknowledged"))
+        self._unsaid[key.interaction_id] = key
+
         async def serve() -> None:
             try:
-                if key.is_press:
-                    await self._acknowledge(key, DEFERRED_UPDATE)
-                elif asks_again:  # its answer comes as any other, also after 15 minutes
-                    await self._acknowledge(key, MESSAGE, texts.ASKING_AGAIN)
-                else:
-                    await self._acknowledge(key, DEFERRED_MESSAGE)
-                self._unsaid[key.interaction_id] = key
                 if before is not None:
                     await asyncio.wait({before})
                 await self._say(key, replace(message, interaction=None if asks_again else str(key)))
@@ -167,7 +169,7 @@ class Presses:
     async def _acknowledge(self, key: Key, kind: int, text: str = "") -> None:
         """As often as its three seconds allow; what fails is logged, and the answer finds its way.
 
-        Nothing is stored before: not even a look at the store may stand in front of it.
+        It waits for nothing, least of all for the store.
         """
         deadline = self._clock.monotonic() + ACK_SECONDS
         tries = 0
