@@ -6,11 +6,10 @@ decided before the first change.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from agent.errors import SessionNotFound, StaleTurn, StoreError
+from agent.errors import StaleTurn, StoreError
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
@@ -31,7 +30,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
-from agent.messages import Draft, Keep, Message, Row, clean_text
+from agent.messages import Draft, Message, Row, clean_text
 from agent.model_metadata import estimate_message_tokens
 from agent.pairings import Approval, PairingBook, PairingRequest
 from agent.ports import Clock, IdSource, Usage
@@ -62,19 +61,11 @@ from storage.memory_mailbox import MemoryMailbox
 from storage.memory_moves import MemoryMoves
 from storage.memory_pairings import MemoryPairings
 from storage.memory_prepared import MemoryShelf
-from storage.memory_tables import MemoryTables, ReplacedList, own
+from storage.memory_sessions import MemorySessions
+from storage.memory_tables import MemoryTables, own
 from storage.memory_turns import MemoryTurns, load
 from storage.places import key_of_today
-from storage.repair import (
-    check_plan,
-)
 from storage.undoing import has_summary, turns_in
-
-
-@dataclass(slots=True)
-class _Lease:
-    holder: str
-    expires_at: float
 
 
 class MemoryStore:
@@ -92,11 +83,11 @@ class MemoryStore:
         self._ids = ids
         self._identity = ids.new("store")
         self._tables = MemoryTables(clock, ids, estimate)
+        self._sessions = MemorySessions(self._tables, clock.now)
         self._lineages = MemoryLineages(self._tables)
         self._ledger = MemoryLedger(self._tables, clock.now)
         self._shelf = MemoryShelf(self._tables, clock.now)
         self._pairings = MemoryPairings(clock.now)
-        self._leases: dict[str, _Lease] = {}
         self._facts: dict[str, str] = {}
         self._mail = MemoryMailbox(self._tables.today)
         self._moves = MemoryMoves(self._tables, self._mail)
@@ -121,15 +112,7 @@ class MemoryStore:
         *,
         end_reason: EndReason = "reset",
     ) -> Session:
-        old = await self.conversation_for_key(session_key)
-        if old is not None:
-            tip = self._tables.segments[old.tip_session_id]
-            if tip.session.ended_at is None:
-                tip.session = replace(
-                    tip.session, ended_at=self._clock.now(), end_reason=end_reason
-                )
-            self._tables.prepared.pop(tip.session.id, None)
-        return self._tables.new_conversation(session_key, owner, prefix).session
+        return self._sessions.start_conversation(session_key, owner, prefix, end_reason)
 
     # sessions
 
@@ -140,98 +123,28 @@ class MemoryStore:
         return self._tables.tip_of(self._tables.segment(session_id).session.conversation_id).session
 
     async def lineage(self, session_id: str) -> list[Session]:
-        chain = [self._tables.segment(session_id).session]
-        while chain[0].link == "continuation" and chain[0].parent_session_id is not None:
-            chain.insert(0, self._tables.segments[chain[0].parent_session_id].session)
-        while (child := self._child_of(chain[-1].id)) is not None:
-            chain.append(child)
-        return chain
-
-    def _child_of(self, session_id: str) -> Session | None:
-        for segment in self._tables.segments.values():
-            session = segment.session
-            if session.parent_session_id == session_id and session.link == "continuation":
-                return session
-        return None
+        return self._sessions.lineage(session_id)
 
     async def load(self, session_id: str, *, ticket: TurnTicket | None = None) -> LoadedSession:
         return load(self._tables, self._tables.segment(session_id), ticket)
 
     async def split(self, request: SplitRequest) -> ChangeResult:
-        tables = self._tables
-        parent = tables.segment(request.parent_id)
-        tip = tables.tip_of(request.conversation_id)
-        covered = tables.covered(parent, request.expected_revision, request.covered_row_id)
-        if covered is None or tip is not parent:
-            return ChangeResult(False, tip.session)
-        later = parent.rows[covered:]
-        check_plan(request.entries, [row.id for row in parent.rows[:covered]], later=len(later))
-        child = tables.continue_in_child(
-            parent,
-            request.end_reason,
-            [*request.entries, *(Keep(row.id) for row in later)],
-            {row.id: row for row in parent.rows},
-            request.compression,
-            prefix=request.prefix,
-            manifest=request.manifest,
-        )
-        if request.lease_holder is not None:
-            await self.release_lease(request.conversation_id, request.lease_holder)
-        return ChangeResult(True, child.session)
+        return self._sessions.split(request)
 
     async def rewrite(self, request: RewriteRequest) -> ChangeResult:
-        target = self._tables.segment(request.session_id)
-        covered = self._tables.covered(target, request.expected_revision, request.covered_row_id)
-        if covered is None:
-            tip = self._tables.tip_of(target.session.conversation_id)
-            return ChangeResult(False, tip.session)
-        later = target.rows[covered:]
-        if request.at_rest and (later or self._tables.at_work(target.session.conversation_id)):
-            return ChangeResult(False, target.session)
-        check_plan(request.entries, [row.id for row in target.rows[:covered]], later=len(later))
-        before = tuple(row.id for row in target.rows)
-        self._tables.replace_list(target, [*request.entries, *(Keep(row.id) for row in later)])
-        if request.compression is not None:
-            if request.compression.count > target.session.compression.count:
-                remembered = ReplacedList(before, self._tables.newest_row_id, self._clock.now())
-                target.replaced_lists.append(remembered)
-            target.session = replace(target.session, compression=request.compression)
-        if request.manifest is not None:
-            target.session = replace(target.session, manifest=copy.deepcopy(request.manifest))
-        return ChangeResult(True, target.session)
+        return self._sessions.rewrite(request)
 
     async def set_compression(self, session_id: str, state: CompressionState) -> None:
-        segment = self._tables.segments.get(session_id)
-        if segment is not None and segment.session.ended_at is None:
-            segment.session = replace(segment.session, compression=state)
+        self._sessions.set_compression(session_id, state)
 
     async def set_option(self, session_id: str, name: str, value: str | None) -> bool:
-        segment = self._tables.segment(session_id)
-        prefix = segment.session.prefix
-        if segment.session.ended_at is not None:
-            return False
-        options = {**prefix.model_config, name: value}
-        if value is None:
-            del options[name]
-        prefix = replace(prefix, model_config=options)
-        segment.session = replace(segment.session, prefix=prefix)
-        return True
+        return self._sessions.set_option(session_id, name, value)
 
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
-        if conversation_id not in self._tables.conversations:
-            raise SessionNotFound(conversation_id)
-        now = self._clock.now()
-        lease = self._leases.get(conversation_id)
-        foreign = None if lease is None or lease.holder == holder else lease
-        if foreign is not None and now < foreign.expires_at <= now + ttl_seconds:
-            return False
-        self._leases[conversation_id] = _Lease(holder, now + ttl_seconds)
-        return True
+        return self._sessions.acquire_lease(conversation_id, holder, ttl_seconds)
 
     async def release_lease(self, conversation_id: str, holder: str) -> None:
-        lease = self._leases.get(conversation_id)
-        if lease is not None and lease.holder == holder:
-            del self._leases[conversation_id]
+        self._sessions.release_lease(conversation_id, holder)
 
     # what is prepared
 
@@ -371,7 +284,7 @@ class MemoryStore:
         self._turns.interrupt_turn(ticket)
 
     async def recover_turns(self, *, crash_limit: int = 3) -> list[InterruptedTurn]:
-        self._leases.clear()
+        self._sessions.drop_leases()
         return self._turns.recover_turns(crash_limit=crash_limit)
 
     async def resume_turn(self, ticket: TurnTicket) -> LoadedSession:

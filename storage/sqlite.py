@@ -22,9 +22,10 @@ from agent.errors import PosthouseError, StoreUnavailable
 from agent.messages import Message
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
+from storage.archive import A, SqlArchive, T
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
 from storage.migrate import check_version, migrate, shipped
-from storage.store import A, SqlArchive, SqlStore, T
+from storage.store import SqlStore
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ class SqliteWriting:
 
 
 class SqliteReading:
-    """`storage.store.Reading`: a connection that can neither write nor check-point."""
+    """`storage.archive.Reading`: a connection that can neither write nor check-point."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

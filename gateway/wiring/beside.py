@@ -11,8 +11,8 @@ from gateway.config.environment import Home
 from gateway.config.models import Config
 from gateway.intake.pairing_office import PairingOffice
 from gateway.wiring.platforms import pairing_platforms
+from storage.archive import SqlArchive
 from storage.sqlite import open_archive, open_store
-from storage.store import SqlArchive
 
 
 @asynccontextmanager
