@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 
 from agent.attachments import Attachments
@@ -48,8 +47,9 @@ from gateway.platforms.discord.out.parcels import MOST_BYTES, Packing
 from gateway.platforms.discord.out.planning import plan
 from gateway.platforms.discord.out.previews import Previews
 from gateway.platforms.discord.out.refusals import NoSuchReference
+from gateway.platforms.discord.session import Session
 from gateway.platforms.discord.settings import DiscordSettings
-from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
+from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable
 from gateway.platforms.discord.starts import SessionStarts
 from gateway.platforms.discord.wire import WireEvent
 
@@ -117,7 +117,7 @@ class DiscordPlatform:
     async def run(self, intake: Intake, report: Report) -> None:
         report(PlatformState.STARTING, "")
         health = Health(report, self._clock, remark=lambda: self._publishing.trouble)
-        session = _Session(health, self._publish)
+        session = Session(health, self._publish)
         client = DiscordClient(self._settings, session, self._clock, self._withheld, self._starts)
         try:
             await client.login()
@@ -282,36 +282,3 @@ class DiscordPlatform:
             self._foreign.add(bot_id)
             log.warning("answers are owed by another bot", extra={"bot_id": bot_id})
         return True
-
-
-class _Session:
-    """Tells the feed and the supervisor what the connection does (`client.Events`)."""
-
-    def __init__(self, health: Health, on_ready: Callable[[], None]) -> None:
-        self.health = health
-        self.feed: ChannelFeed | None = None
-        self.presses: Presses | None = None
-        self._on_ready = on_ready
-
-    def identifying(self) -> None:
-        if self.feed is not None:
-            self.feed.hold()
-
-    def ready(self) -> None:
-        if self.feed is not None:
-            self.feed.release()
-        self._on_ready()
-
-    def connection(self, up: bool) -> None:
-        self.health.connection(up)
-
-    def alive(self) -> None:
-        self.health.alive()
-
-    def message(self, item: Item) -> None:
-        if self.feed is not None:
-            self.feed.live(item)
-
-    def interaction(self, payload: object) -> None:
-        if self.presses is not None:
-            self.presses.pressed(payload)
