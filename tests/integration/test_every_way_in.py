@@ -286,6 +286,10 @@ class NoLines:
         return lambda *args: None
 
 
+async def at_once(shard_id: int, is_first: bool) -> None:
+    """Every session may begin."""
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 async def test_every_event_that_we_listen_to_is_in_the_tables(
     sdk_at_rest: None, shards: int
@@ -294,7 +298,7 @@ async def test_every_event_that_we_listen_to_is_in_the_tables(
     bot = build_bot(
         NoLines(),  # type: ignore[arg-type]
         shards=shards,
-        reidentify_pause_seconds=1,
+        turn=at_once,
         guild_ready_seconds=1,
         heartbeat_timeout_seconds=1,
     )
