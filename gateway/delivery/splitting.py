@@ -96,6 +96,10 @@ def _best_break(window: str, length: int) -> int:
     protected = [(m.start(), m.end()) for m in _PROTECTED.finditer(window)]
 
     def free(index: int) -> bool:
+        if _FENCE.match(window, index):
+            return (
+                False  # in the middle of a line it is none, at the start of a message it would be
+            )
         return not any(start < index < end for start, end in protected)
 
     for mark in ("\n\n", "\n"):
@@ -117,7 +121,7 @@ def _character_break(window: str, length: int) -> int:
     A "character" longer than 64 code points is noise, and cut like any text.
     """
     for at in range(length, max(0, length - 64), -1):
-        if not _joined(window, at):
+        if not _joined(window, at) and not _FENCE.match(window, at):
             return at
     return length
 
@@ -169,7 +173,8 @@ class _Fence:
     @property
     def language(self) -> str:
         word = self.info.strip().split(maxsplit=1)[0] if self.info.strip() else ""
-        return word if len(word) <= 24 else ""
+        longer = word.startswith(self.marks[0])  # the fence would have one mark more
+        return word if len(word) <= 24 and not longer else ""
 
     def closed_by(self, line: str) -> bool:
         text = line.strip(" \t>\n")

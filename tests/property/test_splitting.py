@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.delivery.splitting import (
@@ -100,6 +100,9 @@ def test_split_markdown_keeps_the_limit_and_is_never_blank(text: str, limit: int
 
 @settings(max_examples=400)
 @given(marked)
+@example("~~~  ~ \n" + "a line of code\n" * 20)
+@example("word " * 40 + "```python\nword\n~~~~\n" + "word " * 40)
+@example("a" * 200 + "```python\nword\n~~~~\n" + "word " * 40)
 def test_every_message_is_balanced(text: str) -> None:
     for message in split_markdown(text, 200):
         still_open, _ = _walk(message)
