@@ -223,9 +223,10 @@ def _memory_module(folder: Path, source: Source) -> str:
     if source is Source.BUNDLED:
         return shipped
     says = re.compile(rf"^\s*(?:from|import)\s+{re.escape(shipped)}\b".encode(), re.MULTILINE)
-    files = sorted(folder.glob("*.py"))[:MOST_FILES]
-    if any(says.search(_head(file, MOST_BYTES)) for file in files if _is_file(file)):
-        return shipped
+    for file in sorted(folder.glob("*.py"))[:MOST_FILES]:
+        text = _head(file, MOST_BYTES) if _is_file(file) else b""
+        if shipped.encode() in text and says.search(text):
+            return shipped
     return f"_hermes_user_memory.{folder.name}"
 
 
