@@ -28,8 +28,8 @@ from agent.store_ports import Archive
 
 log = logging.getLogger(__name__)
 
-MOST_SESSIONS = 5000
-"""The newest ones; a plugin looks for those of the conversation that it is in."""
+AT_FIRST, NEWEST, MOST = 500, 50, 5000
+"""So many of the newest sessions; a plugin looks for those of the conversation that it is in."""
 FRESH_SECONDS = 30.0
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Za-z][a-z0-9]*")
@@ -67,7 +67,7 @@ class Facade:
         self.folder = folder
         self._plugins = plugins
         self._threads = DaemonThreads(1, name="facade")
-        self._written: tuple[SessionFact, ...] | None = None
+        self._known: dict[str, SessionFact] = {}
 
     def prepare(self, configuration: Mapping[str, Any], secrets: Collection[str]) -> list[str]:
         """Make it, with a fresh copy of the configuration. Blocking; gives what did not work.
@@ -96,27 +96,40 @@ class Facade:
         return []
 
     async def refresh(self, archive: Archive) -> None:
-        """Bring the list of sessions up to date; where that fails, the old one stays."""
+        """Bring the list of sessions up to date; where that fails, the old one stays.
+
+        A line of a listing costs the store a sum over the session's messages, so only the newest
+        are asked for again, and whoever they go on from.
+        """
         try:
-            infos = await archive.list_sessions(limit=MOST_SESSIONS)
+            newest = await archive.list_sessions(limit=NEWEST if self._known else AT_FIRST)
+            parents = {i.parent_session_id for i in newest} - {None, *(i.id for i in newest)}
+            infos = [*await archive.session_infos(sorted(p for p in parents if p)), *newest]
         except PosthouseError:
             log.warning("the list of sessions for plugins could not be read", exc_info=True)
             return
-        facts = tuple(
-            SessionFact(
-                i.id, i.parent_session_id, json.dumps({"model": i.model}), i.started_at, i.ended_at
+        known = self._known | {
+            i.id: SessionFact(
+                i.id,
+                i.parent_session_id,
+                json.dumps({"model": i.model}),
+                i.started_at,
+                i.ended_at,
             )
             for i in infos
-        )
-        if facts == self._written:
+        }
+        if known == self._known:
             return
-        future = self._threads.submit(lambda: self._write_sessions(facts))
+        if len(known) > MOST:
+            by_age = sorted(known.values(), key=lambda fact: fact.started_at)
+            known = {fact.id: fact for fact in by_age[-MOST:]}
+        future = self._threads.submit(lambda: self._write_sessions(list(known.values())))
         try:
             await asyncio.wrap_future(future)
         except (OSError, sqlite3.Error):
             log.warning("the list of sessions for plugins was not written", exc_info=True)
         else:
-            self._written = facts
+            self._known = known
 
     async def keep_fresh(self, archive: Archive, clock: Clock) -> None:
         """Do it again and again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,16 +78,26 @@ class Listing:
 
     rows: list[Any] = field(default_factory=list)
     broken: bool = False
+    asked: list[int] = field(default_factory=list)
 
     async def list_sessions(self, *, conversation_id: str | None = None, limit: int = 50) -> Any:
         if self.broken:
             raise StoreUnavailable("gone")
+        self.asked.append(limit)
         return self.rows[:limit]
 
+    async def session_infos(self, ids: Sequence[str]) -> Any:
+        return [row for row in self.rows if row.id in ids]
 
-def session(id: str, parent: str | None = None, ended: float | None = None) -> Any:  # noqa: A002
+
+def session(
+    id: str,  # noqa: A002
+    parent: str | None = None,
+    ended: float | None = None,
+    started: float = 1.0,
+) -> Any:
     return SimpleNamespace(
-        id=id, parent_session_id=parent, model="m", started_at=1.0, ended_at=ended
+        id=id, parent_session_id=parent, model="m", started_at=started, ended_at=ended
     )
 
 
@@ -114,6 +125,39 @@ async def test_the_list_of_sessions(facade: Facade, tmp_path: Path) -> None:
     await facade.refresh(listing)
     assert path.stat().st_ino == inode
     assert sorted(p.name for p in path.parent.iterdir()) == ["config.yaml", "plugins", "state.db"]
+
+
+async def test_only_the_newest_are_asked_for_again_and_whom_they_go_on_from(
+    facade: Facade, tmp_path: Path
+) -> None:
+    facade.prepare({}, [])
+    old = [session(f"old{n}") for n in range(200)]
+    listing: Any = Listing(list(old))
+    await facade.refresh(listing)
+    listing.rows = [session("child", "old150"), *old]
+    listing.rows[151] = session("old150", None, 9.0)
+    await facade.refresh(listing)
+    assert listing.asked == [500, 50]
+    with sqlite3.connect(f"file:{tmp_path}/hermes/state.db?mode=ro", uri=True) as reader:
+        query = "SELECT id, ended_at FROM sessions WHERE id IN ('child', 'old150') ORDER BY id"
+        assert reader.execute(query).fetchall() == [("child", None), ("old150", 9.0)]
+        assert reader.execute("SELECT count(*) FROM sessions").fetchone() == (201,)
+    reader.close()
+
+
+async def test_a_long_life_does_not_fill_it(
+    facade: Facade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.plugins.facade.MOST", 3)
+    facade.prepare({}, [])
+    listing: Any = Listing()
+    for n in range(5):
+        listing.rows.insert(0, session(f"s{n}", started=float(n)))
+        await facade.refresh(listing)
+    with sqlite3.connect(f"file:{tmp_path}/hermes/state.db?mode=ro", uri=True) as reader:
+        kept = reader.execute("SELECT id FROM sessions ORDER BY id").fetchall()
+    reader.close()
+    assert kept == [("s2",), ("s3",), ("s4",)]
 
 
 async def test_a_folder_that_is_gone_is_no_end(facade: Facade, tmp_path: Path) -> None:
