@@ -7,32 +7,15 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
-from agent.ports import Clock, LanguageModel
-from agent.store_ports import Store
 from gateway import __version__
-from gateway.approvals import ApprovalDesk
 from gateway.control import ControlServer, RemoteTerminal, send_line
-from gateway.delivery.outbox import Delivery
-from gateway.exchange import ImportDesk, TakeIn
-from gateway.intake.pairing_office import PairingOffice
-from gateway.lanes.dispatch import Dispatch
-from gateway.lanes.lanes import Lanes
-from gateway.lanes.recovery import Recovery
-from gateway.monitoring.http import Facts, HttpFace
-from gateway.monitoring.metrics import Metrics
-from gateway.platforms.console.adapter import ConsolePlatform
-from gateway.platforms.contract import Intake, Platform
-from gateway.restarting import RestartDesk
-from gateway.sdnotify import ServiceManager
-from gateway.supervisor import Supervisor
+from gateway.daemon_parts import Parts
+from gateway.exchange import ImportDesk
+from gateway.monitoring.http import Facts
 from gateway.tasks import TaskOwner, spawn, wait_all
-from gateway.turns.ahead import AheadDesk
-from gateway.turns.micro import MicroDesk
 from gateway.upkeep import keep_up
 from gateway.watchdog import Watchdog
 
@@ -53,51 +36,6 @@ CLOSE_SECONDS = 5.0
 """How long each part may take to let go."""
 LONGEST_END_SECONDS = 40.0
 """What all of a shutdown takes beyond the drain, if everything hangs; a test measures it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the daemon runs. Wiring makes it."""
-
-    home: Path
-    store: Store
-    model: LanguageModel
-    intake: Intake
-    console: ConsolePlatform
-    """Serves those who attach through the control socket, supervised or not."""
-    platforms: Sequence[Platform]
-    """Every one that may still have to send, the console included."""
-    supervisor: Supervisor
-    lanes: Lanes
-    dispatch: Dispatch
-    delivery: Delivery
-    recovery: Recovery
-    control_path: Path
-    manager: ServiceManager
-    clock: Clock
-    drain_seconds: float
-    warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
-    """Slow imports that the first turn would otherwise wait for."""
-    ahead: AheadDesk | None = None
-    """Compresses before it is due."""
-    micro: MicroDesk | None = None
-    """Condenses single exchanges behind answered turns."""
-    http: HttpFace | None = None
-    metrics: Metrics | None = None
-    """What the HTTP endpoint shows."""
-    details: Callable[[], dict[str, str]] = dict
-    """For ``status``: more about it, as shown text."""
-    take_in: TakeIn | None = None
-    """Takes conversations in from a file; None: this store can not."""
-    pairing: PairingOffice | None = None
-    """Lets people in, as the operator says."""
-    restarts: RestartDesk | None = None
-    """Where somebody may ask for a restart."""
-    approvals: ApprovalDesk | None = None
-    plugin_rows: Callable[[], list[dict[str, Any]]] | None = None
-    """For `posthouse plugins`; None: there are none in this process."""
-    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """What else runs as long as the daemon does."""
 
 
 class Daemon:

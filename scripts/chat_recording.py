@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agent.tools.workspace import folder_name
+from agent.tools.paths import folder_name
 from tests.acceptance.harness import (
     DISCORD_USER,
     TELEGRAM_USER,

@@ -18,7 +18,7 @@ from agent.sessions import (
     SessionPrefix,
     SplitRequest,
 )
-from storage import rows, sessions
+from storage import leases, rows, sessions
 from storage.codec import dump_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
@@ -52,7 +52,7 @@ def split(tx: Transaction, request: SplitRequest) -> ChangeResult:
         manifest=request.manifest,
     )
     if request.lease_holder is not None:
-        sessions.release_lease(tx, parent.conversation_id, request.lease_holder)
+        leases.release_lease(tx, parent.conversation_id, request.lease_holder)
         faultpoint("split.dropped_lease")
     return ChangeResult(True, sessions.session(tx, child_id))
 

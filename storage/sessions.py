@@ -1,4 +1,4 @@
-"""Owns conversations and sessions in SQL: who leads where, what is frozen, who compresses.
+"""Owns conversations and sessions in SQL: who leads where, what is frozen.
 
 Plain functions over a transaction (or, for reads, a connection); `storage.store` runs them.
 """
@@ -7,13 +7,10 @@ Plain functions over a transaction (or, for reads, a connection); `storage.store
 from __future__ import annotations
 
 import dataclasses
-import json
 import sqlite3
-from functools import lru_cache
 from typing import Any
 
 from agent.errors import SessionNotFound
-from agent.messages import ToolSchema
 from agent.sessions import (
     CompressionState,
     Conversation,
@@ -22,22 +19,16 @@ from agent.sessions import (
     Session,
     SessionInfo,
     SessionPrefix,
-    UsageAnchor,
 )
 from storage.codec import clean, dump_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.places import key_of_today, today_in
+from storage.session_columns import SELECT_SESSION, dump_compression, session_of
 
 Reader = sqlite3.Connection | Transaction
 
 _CONVERSATION = "SELECT c.id, c.owner, c.session_key, c.tip_session_id, c.created_at"
-_SESSION = (
-    "SELECT id, conversation_id, parent_session_id, link, revision, source, model, system_prompt,"
-    " tools, model_config, title, started_at, ended_at, end_reason, message_count,"
-    " anchor_prompt_tokens, anchor_output_tokens, anchor_row_id, compression, manifest"
-    " FROM sessions"
-)
 _LINEAGE = (
     "WITH RECURSIVE back (id) AS ("
     "  SELECT ?1 UNION SELECT s.parent_session_id FROM sessions s JOIN back ON s.id = back.id"
@@ -48,7 +39,7 @@ _LINEAGE = (
     ") "
 )
 _POINTED_AT = (
-    f"{_SESSION} WHERE id = (SELECT c.tip_session_id FROM sessions s"
+    f"{SELECT_SESSION} WHERE id = (SELECT c.tip_session_id FROM sessions s"
     " JOIN conversations c ON c.id = s.conversation_id WHERE s.id = ?)"
 )
 _ONWARD = (
@@ -175,16 +166,16 @@ def insert_session(
 
 
 def session(db: Reader, session_id: str) -> Session:
-    row = db.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
+    row = db.execute(f"{SELECT_SESSION} WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
-    return _decode(row)
+    return session_of(row)
 
 
 def lineage(db: Reader, session_id: str) -> list[Session]:
     # A child is always made after its parent, so serials rise along the chain.
-    query = f"{_LINEAGE} {_SESSION} WHERE id IN (SELECT id FROM whole) ORDER BY serial"
-    found = [_decode(row) for row in db.execute(query, (session_id,))]
+    query = f"{_LINEAGE} {SELECT_SESSION} WHERE id IN (SELECT id FROM whole) ORDER BY serial"
+    found = [session_of(row) for row in db.execute(query, (session_id,))]
     if not found:
         raise SessionNotFound(session_id)
     return found
@@ -225,7 +216,7 @@ def titles_of(db: Reader, conversation_id: str) -> list[str | None]:
 def tip(db: Reader, session_id: str) -> Session:
     # The conversation knows: however many sessions there were, this is one look-up.
     row = db.execute(_POINTED_AT, (session_id,)).fetchone()
-    pointed_at = None if row is None else _decode(row)
+    pointed_at = None if row is None else session_of(row)
     if pointed_at is not None and pointed_at.ended_at is None:
         return pointed_at
     return _end_of(db, session_id if pointed_at is None else pointed_at.id)
@@ -233,11 +224,12 @@ def tip(db: Reader, session_id: str) -> Session:
 
 def _end_of(db: Reader, session_id: str) -> Session:
     """Forward along the continuations, for a pointer that was left behind; a circle ends too."""
-    query = f"{_ONWARD} {_SESSION} WHERE id IN (SELECT id FROM onward) ORDER BY serial DESC LIMIT 1"
+    wanted = "WHERE id IN (SELECT id FROM onward) ORDER BY serial DESC LIMIT 1"
+    query = f"{_ONWARD} {SELECT_SESSION} {wanted}"
     row = db.execute(query, (session_id,)).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
-    return _decode(row)
+    return session_of(row)
 
 
 def tip_of_conversation(db: Reader, conversation_id: str) -> Session:
@@ -315,81 +307,3 @@ def session_ids(db: Reader, beginning: str, limit: int) -> list[str]:
         "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY id LIMIT ?2"
     )
     return [row[0] for row in db.execute(query, (beginning, max(0, limit)))]
-
-
-# --- leases -------------------------------------------------------------------------------------
-
-
-def acquire_lease(tx: Transaction, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
-    if conversation(tx, conversation_id) is None:
-        raise SessionNotFound(conversation_id)
-    # One that ends further off than any lease lasts was written before the clock was set back.
-    changed = tx.execute(
-        "INSERT INTO leases (conversation_id, holder, generation, expires_at) VALUES (?, ?, 1, ?)"
-        " ON CONFLICT (conversation_id) DO UPDATE SET holder = excluded.holder,"
-        "  generation = generation + 1, expires_at = excluded.expires_at"
-        " WHERE holder = excluded.holder OR expires_at <= ? OR expires_at > excluded.expires_at",
-        (conversation_id, holder, tx.now + ttl_seconds, tx.now),
-    )
-    return changed.rowcount == 1
-
-
-def release_lease(tx: Transaction, conversation_id: str, holder: str) -> None:
-    tx.execute(
-        "DELETE FROM leases WHERE conversation_id = ? AND holder = ?", (conversation_id, holder)
-    )
-
-
-# --- columns ------------------------------------------------------------------------------------
-
-
-def dump_compression(state: CompressionState) -> str:
-    """Only what differs from the defaults, so that an old row reads well under new fields."""
-    default = CompressionState()
-    fields = {
-        field.name: value
-        for field in dataclasses.fields(state)
-        if (value := getattr(state, field.name)) != getattr(default, field.name)
-    }
-    return dump_json(fields)
-
-
-@lru_cache(maxsize=256)
-def load_compression(text: str) -> CompressionState:
-    """Fields that this version does not know are left out."""
-    known = {field.name for field in dataclasses.fields(CompressionState)}
-    stored = json.loads(text)
-    return CompressionState(**{name: stored[name] for name in stored.keys() & known})
-
-
-@lru_cache(maxsize=64)
-def _load_tools(text: str) -> tuple[ToolSchema, ...]:
-    return tuple(ToolSchema(**tool) for tool in json.loads(text))
-
-
-def _decode(row: tuple[Any, ...]) -> Session:
-    (
-        session_id, conversation_id, parent_id, link, revision, source, model, system_prompt,
-        tools, model_config, title, started_at, ended_at, end_reason, message_count,
-        anchor_prompt, anchor_output, anchor_row, compression, manifest,
-    ) = row  # fmt: skip
-    return Session(
-        id=session_id,
-        conversation_id=conversation_id,
-        parent_session_id=parent_id,
-        link=link,
-        revision=revision,
-        prefix=SessionPrefix(
-            source, model, system_prompt, _load_tools(tools), json.loads(model_config)
-        ),
-        title=title,
-        started_at=started_at,
-        ended_at=ended_at,
-        end_reason=end_reason,
-        message_count=message_count,
-        anchor=None
-        if anchor_prompt is None
-        else UsageAnchor(anchor_prompt, anchor_output, anchor_row),
-        compression=load_compression(compression),
-        manifest=None if manifest is None else json.loads(manifest),
-    )

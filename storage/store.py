@@ -54,6 +54,7 @@ from storage import (
     changes,
     exchange,
     inbox,
+    leases,
     ledger,
     lineages,
     moving,
@@ -162,12 +163,10 @@ class SqlStore(SqlArchive):
         return await self._writing.write(sessions.set_option, session_id, name, value)
 
     async def acquire_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> bool:
-        return await self._writing.write(
-            sessions.acquire_lease, conversation_id, holder, ttl_seconds
-        )
+        return await self._writing.write(leases.acquire_lease, conversation_id, holder, ttl_seconds)
 
     async def release_lease(self, conversation_id: str, holder: str) -> None:
-        await self._writing.write(sessions.release_lease, conversation_id, holder)
+        await self._writing.write(leases.release_lease, conversation_id, holder)
 
     # what is prepared
 

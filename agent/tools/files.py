@@ -16,7 +16,8 @@ from agent.media.kinds import media_type_of
 from agent.messages import ToolSchema
 from agent.ports import ToolContext, ToolResult
 from agent.tools.paging import text_page
-from agent.tools.workspace import Entry, Seen, Workspace, Workspaces, shown_name
+from agent.tools.paths import Entry, Seen, shown_name
+from agent.tools.workspace import Workspace, Workspaces
 
 MAX_TEXT_CHARS = 100_000
 MAX_READ_BYTES = 8 * 1024 * 1024

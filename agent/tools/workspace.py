@@ -9,91 +9,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import hashlib
-import json
 import logging
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ToolError
+from agent.tools.paths import (
+    MAX_DEPTH,
+    UNFINISHED,
+    Entry,
+    Kind,
+    Seen,
+    folder_name,
+    in_words,
+    named,
+    parts_of,
+)
 
 T = TypeVar("T")
 
 MAX_BYTES = 200 * 1024 * 1024
 MAX_ENTRIES = 5_000
-MAX_DEPTH = 32
 MAX_LISTED = 500
-MAX_NAME_BYTES = 255
-_PERSON = re.compile(r"([a-z]{1,16}):([0-9a-z_]{1,64})")
-_UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Kind = Literal["file", "folder", "link", "other"]
-
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What stood at a path, so that a change since can be told."""
-
-    kind: Kind
-    size_bytes: int
-    identity: tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a folder."""
-
-    name: str
-    kind: Kind
-    size_bytes: int
-
-
-def folder_name(place: str) -> str:
-    """What the workspace of a person or a group is called: no two share one (pure)."""
-    person = _PERSON.fullmatch(place)
-    if person is not None:
-        return f"{person[1]}-{person[2]}"
-    digest = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"group.{digest[:32]}"
-
-
-def parts_of(path: str) -> tuple[str, ...]:
-    """The names along a path inside a workspace; none: the workspace itself (pure).
-
-    Raises:
-        ToolError: it can not be one; the text says why.
-    """
-    if path.startswith("/"):
-        raise ToolError("give a path inside the workspace, without a / in front")
-    parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    for part in parts:
-        if part == "..":
-            raise ToolError("a path can not hold ..; it starts in the workspace")
-        if any(ch < " " or ch == "\x7f" for ch in part):
-            raise ToolError("a name can not hold line breaks or other control characters")
-        try:
-            size = len(part.encode("utf-8"))
-        except UnicodeEncodeError:
-            raise ToolError("a name has to be valid text") from None
-        if size > MAX_NAME_BYTES:
-            raise ToolError(f"a name can have {MAX_NAME_BYTES} bytes, and one of these has {size}")
-        if _UNFINISHED.fullmatch(part):
-            raise ToolError("such names are my own, for files that are not finished")
-    if len(parts) > MAX_DEPTH:
-        raise ToolError(f"folders can be {MAX_DEPTH} deep")
-    return parts
 
 
 class Workspaces:
@@ -141,25 +87,25 @@ class Workspace:
 
     async def read(self, path: str, limit_bytes: int) -> bytes:
         """All of a file."""
-        return await self._run(partial(self._read, _named(path), limit_bytes))
+        return await self._run(partial(self._read, named(path), limit_bytes))
 
     async def write(self, path: str, data: bytes, before: Seen | None) -> None:
         """Write a file whole; folders on the way are made. ``before``: what must stand there."""
-        await self._run(partial(self._write, _named(path), data, before))
+        await self._run(partial(self._write, named(path), data, before))
 
     async def delete(self, path: str, before: Seen) -> None:
         """Delete a file, a link or an empty folder."""
-        await self._run(partial(self._delete, _named(path), before))
+        await self._run(partial(self._delete, named(path), before))
 
     async def move(self, path: str, to: str, before: Seen) -> None:
         """Move something to where nothing is; folders on the way are made."""
-        await self._run(partial(self._move, _named(path), _named(to), before))
+        await self._run(partial(self._move, named(path), named(to), before))
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.wrap_future(self._threads.submit(work))
         except OSError as exc:
-            raise ToolError(_in_words(exc)) from exc
+            raise ToolError(in_words(exc)) from exc
 
     # in a thread
 
@@ -202,7 +148,7 @@ class Workspace:
 
     def _list(self, parts: Sequence[str]) -> tuple[list[Entry], bool]:
         with self._folder(parts) as folder:
-            names = sorted(n for n in os.listdir(folder) if not _UNFINISHED.fullmatch(n))
+            names = sorted(n for n in os.listdir(folder) if not UNFINISHED.fullmatch(n))
             found = []
             for name in names[:MAX_LISTED]:
                 seen = _seen(folder, name)
@@ -308,13 +254,6 @@ def _measured(folder: int, depth: int = 0) -> tuple[int, int]:
     return size, entries
 
 
-def _named(path: str) -> tuple[str, ...]:
-    parts = parts_of(path)
-    if not parts:
-        raise ToolError("give the path of something in the workspace")
-    return parts
-
-
 def _seen(folder: int, name: str) -> Seen | None:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -338,29 +277,3 @@ def _require_unchanged(folder: int, name: str, before: Seen | None) -> None:
         return
     if now != before:
         raise ToolError("it has changed since the user was asked; look again, then ask again")
-
-
-def shown_name(name: str) -> str:
-    """A name as it stands in a folder, on one line, also if no path can hold it (pure)."""
-    plain = name.isprintable() and '"' not in name and name == name.strip()
-    return name if plain else json.dumps(name)
-
-
-_WORDS = {
-    errno.ENOENT: "there is nothing at that path; list the folder",
-    errno.ENOTDIR: "a part of that path is no folder (links are not followed)",
-    errno.ELOOP: "that is a link, and links are not followed",
-    errno.ENXIO: "that is no ordinary file",
-    errno.EEXIST: "there is something of that name already",
-    errno.ENOTEMPTY: "the folder is not empty; delete what is in it first",
-    errno.ENAMETOOLONG: "that name is too long",
-    errno.ENOSPC: "the disk is full",
-    errno.EACCES: "that may not be opened",
-    errno.EPERM: "that may not be opened",
-    errno.EINVAL: "that can not be done with this path",
-}
-
-
-def _in_words(exc: OSError) -> str:
-    """Without a path of this machine in it."""
-    return _WORDS.get(exc.errno or 0, f"that did not work ({os.strerror(exc.errno or 0)})")

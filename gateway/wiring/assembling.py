@@ -23,7 +23,8 @@ from gateway import texts
 from gateway.concealing import conceal_this_process
 from gateway.config.models import Config
 from gateway.control import socket_path
-from gateway.daemon import Daemon, Parts
+from gateway.daemon import Daemon
+from gateway.daemon_parts import Parts
 from gateway.exchange import TakeIn
 from gateway.intake.pairing_office import PairingOffice
 from gateway.monitoring.http import HttpFace, HttpSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.tools.workspace import folder_name
+from agent.tools.paths import folder_name
 from gateway.texts import POSSIBLE_REPEAT
 from tests.acceptance.harness import (
     DISCORD_USER,

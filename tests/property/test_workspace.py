@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.errors import ToolError
-from agent.tools.workspace import Workspaces, folder_name, parts_of, shown_name
+from agent.tools.paths import folder_name, parts_of, shown_name
+from agent.tools.workspace import Workspaces
 
 PIECES = st.sampled_from(
     [

@@ -15,7 +15,8 @@ from agent.ports import LanguageModel
 from agent.store_ports import Store
 from gateway.config.environment import Home, Secrets
 from gateway.config.models import Config
-from gateway.daemon import LONGEST_END_SECONDS, Daemon, Parts
+from gateway.daemon import LONGEST_END_SECONDS, Daemon
+from gateway.daemon_parts import Parts
 from gateway.lanes.lanes import Job
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, PlatformState, Report

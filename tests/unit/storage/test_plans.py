@@ -27,6 +27,7 @@ from storage import (
     attachment_rows,
     changes,
     inbox,
+    leases,
     ledger,
     lineages,
     moving,
@@ -95,7 +96,7 @@ def a_life(tx: Transaction) -> None:
     outbox.mark_part(tx, part.id, "sent", "55", None)
     outbox.fail_outbox(tx, outbox.owe(tx, draft, None).id, "no")
     inbox.answer_inbox(tx, [receipt.inbox_id], [])
-    sessions.acquire_lease(tx, ticket.conversation_id, "me", 60)
+    leases.acquire_lease(tx, ticket.conversation_id, "me", 60)
     newest = loaded.last_row_id
     kept = Prepared(ticket.session_id, 0, newest, (SUMMARY, Keep(newest)), 9)
     assert shelf.save_prepared(tx, kept)

@@ -85,9 +85,9 @@ def test_nothing_else_imports_the_driver_or_opens_the_file() -> None:
             if module != root / "storage" / "sqlite.py":
                 assert "import aiosqlite" not in text, module
                 assert "from aiosqlite" not in text, module
-                # Another program's file is none of ours.
-                foreign = module == root / "storage" / "hermes.py"
-                assert foreign or "sqlite3.connect(" not in text, module
+                # Another program's file is none of ours, and neither is what plugins take for one.
+                foreign = {root / "storage" / "hermes.py", root / "gateway/plugins/facade.py"}
+                assert module in foreign or "sqlite3.connect(" not in text, module
 
 
 def test_an_unclosed_store_does_not_keep_the_process_alive(tmp_path: Path) -> None:
