@@ -630,7 +630,7 @@ async def _awaited(call: Awaitable[Any]) -> Any:
 
 
 _quick = settings(
-    max_examples=60, stateful_step_count=20, deadline=None,
+    max_examples=40, stateful_step_count=20, deadline=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 StoresInLockstep.TestCase.settings = _quick
