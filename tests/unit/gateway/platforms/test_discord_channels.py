@@ -19,7 +19,12 @@ from gateway.platforms.discord.convert import Facts, convert
 from gateway.platforms.discord.handing import HandIn
 from gateway.platforms.discord.health import Health
 from gateway.platforms.discord.reading import Unreadable, id_at
-from gateway.platforms.discord.source import ChannelGone, HistoryUnavailable, Item
+from gateway.platforms.discord.source import (
+    ChannelGone,
+    HistoryUnavailable,
+    Item,
+    pause_seconds,
+)
 from tests.fakes.clock import FakeClock
 from tests.fakes.intake import RecordingIntake, Reports
 
@@ -692,3 +697,9 @@ def test_no_interleaving_of_three_channels_loses_doubles_or_reorders(
             assert heard == wanted
 
     asyncio.run(scenario())
+
+
+def test_what_was_missed_is_asked_for_soon_after_an_outage() -> None:
+    pauses = [pause_seconds(n) for n in range(1, 100)]
+    assert pauses[:3] == [1, 2, 4]
+    assert max(pauses) <= 10
