@@ -14,7 +14,7 @@ PAGE_MESSAGES = 100
 """The most that Discord gives at once; fewer mean that there are no more."""
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 6.0
-"""What was missed is asked for within ten seconds of the network's return; Discord's wishes count."""
+"""What was missed is asked for within ten seconds of the network's return."""
 
 
 class ChannelGone(Exception):
