@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from agent.messages import SUMMARY_HEADER
+from storage.repair import INTERRUPTED_RESULT
 from tests.fakes.anthropic_server import Answer, MessageRequest, tool_use
 from tests.fakes.anthropic_server import text as text_block
 from tests.fakes.anthropic_server.request import result_text
@@ -91,6 +92,9 @@ class Telling:
         if not open_facts:
             return Answer(f"no fact in: {request.last_user_text[:60]}")
         self._called.update(_calls_in(request))
+        # What only reads is tried again, as a model would; a deed is not.
+        cut_off = {tag for tag in _cut_off_in(request) if self.facts[tag].wish != "shell"}
+        self._called -= cut_off
         wanted = [f for f in open_facts if f.wish != "nothing" and f.tag not in self._called]
         calls = [call for fact in wanted if (call := _call(fact, request)) is not None]
         dice = random.Random(f"{self._seed} {open_facts[-1].tag} thinks")
@@ -158,6 +162,17 @@ def _calls_in(request: MessageRequest) -> Iterator[str]:
         for block in blocks_of(message["content"]):
             if block["type"] == "tool_use":
                 yield block["id"].rpartition("_")[2]
+
+
+def _cut_off_in(request: MessageRequest) -> set[str]:
+    """Facts whose newest call has no result, for a kill in the middle of it."""
+    newest: dict[str, bool] = {}
+    for message in request.messages:
+        for block in blocks_of(message["content"]):
+            if block["type"] == "tool_result":
+                tag = block["tool_use_id"].rpartition("_")[2]
+                newest[tag] = result_text(block).startswith(INTERRUPTED_RESULT[:20])
+    return {tag for tag, is_cut_off in newest.items() if is_cut_off}
 
 
 def _call(fact: Fact, request: MessageRequest) -> dict[str, Any] | None:

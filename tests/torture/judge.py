@@ -96,7 +96,8 @@ class Judge:
         if owed > 1:
             yield f"{fact.tag} ({fact.happening} in {fact.place}): {owed} answers are stored"
         yield from self._of_its_words(fact)
-        yield from self._of_its_files(fact)
+        if first + again:  # what gave way may have been condensed before any model saw it
+            yield from self._of_its_files(fact)
         if fact.wish == "shell":
             yield from self._of_its_deed(fact)
 
