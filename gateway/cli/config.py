@@ -18,6 +18,7 @@ from gateway.config.environment import (
     find_config_file,
     find_home,
     missing_tokens,
+    odd_secrets,
     read_secrets,
 )
 from gateway.config.loading import load_config
@@ -73,6 +74,7 @@ def _check(
     warnings = [
         *unavailable(config),
         *missing,
+        *odd_secrets(secrets),
         *_about_plugins(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(

@@ -15,6 +15,8 @@ from agent.errors import ConfigError
 from gateway.config.models import Config
 
 UNIT_PATH = Path("/etc/systemd/system/posthouse.service")
+_TELEGRAM_TOKEN = re.compile(r"\d+:[\w-]+")
+_DISCORD_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,16 @@ def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
 
 def odd_secrets(secrets: Secrets) -> list[str]:
     """One line for each secret that nobody would take."""
+    found: list[str] = []
     secret = secrets.telegram_webhook_secret
-    if secret is None or re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
-        return []
-    return ["TELEGRAM_WEBHOOK_SECRET: Telegram takes A-Z, a-z, 0-9, _ and -, 256 at most"]
+    if secret is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", secret):
+        found.append("TELEGRAM_WEBHOOK_SECRET: Telegram takes A-Z, a-z, 0-9, _ and -, 256 at most")
+    telegram, discord = secrets.telegram_bot_token or "", secrets.discord_bot_token or ""
+    if _DISCORD_TOKEN.fullmatch(telegram) and _TELEGRAM_TOKEN.fullmatch(discord):
+        found.append(
+            "TELEGRAM_BOT_TOKEN and DISCORD_BOT_TOKEN are swapped: each looks like the other's"
+        )
+    return found
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:

@@ -58,3 +58,16 @@ def test_the_secret_from_the_environment(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="TELEGRAM_WEBHOOK_SECRET") as caught:
         check_platforms(Config(), around)
     assert "spaces" not in str(caught.value)
+
+
+def test_tokens_that_are_swapped_are_named(tmp_path: Path) -> None:
+    """Each platform would only say that it refuses its token."""
+    telegram, discord = "123456789:AAloopback-token_000", "MTk4NjIy.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7k"
+    check_platforms(Config(), Surroundings(Home(tmp_path, "test"), Secrets(telegram, discord), {}))
+    swapped = Surroundings(Home(tmp_path, "test"), Secrets(discord, telegram), {})
+    with pytest.raises(ConfigError, match="are swapped") as caught:
+        check_platforms(Config(), swapped)
+    assert telegram not in str(caught.value)
+    # One wrong token is that platform's trouble alone.
+    half = Surroundings(Home(tmp_path, "test"), Secrets(telegram, telegram), {})
+    check_platforms(Config(), half)
