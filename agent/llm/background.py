@@ -20,6 +20,11 @@ LAST_WAIT_SECONDS = 10.0
 _running: set[threading.Thread] = set()
 
 
+def is_at_work() -> bool:
+    """Does any of these threads run?"""
+    return bool(_running)
+
+
 def let_finish(seconds: float = LAST_WAIT_SECONDS) -> None:
     """Wait until none of these threads is at work any more, or so long."""
     until = time.monotonic() + seconds

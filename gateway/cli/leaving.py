@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from types import FrameType
@@ -15,11 +17,24 @@ LAST_SECONDS = 3.0
 
 
 def leave_for_sure(code: int) -> None:
-    """End the process soon, whatever threads of others still run: it would wait for them for ever.
+    """End the process, whatever threads still run: the interpreter would wait for them.
 
-    All of ours is stopped and stored by then, and output is flushed at once.
+    All of ours is stopped and stored by then.
     """
-    threading.Thread(target=_leave_late, args=(code,), name="last exit", daemon=True).start()
+    ours = sys.modules.get("agent.llm.background")
+    if ours is not None and ours.is_at_work():
+        # A restart right behind a start finds the model's SDK half imported: seconds for nothing.
+        _leave_now(code)
+    if "gateway.plugins.importing" in sys.modules:  # code of others has run, maybe for ever
+        threading.Thread(target=_leave_late, args=(code,), name="last exit", daemon=True).start()
+
+
+def _leave_now(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # whoever read it has left
+            if stream is not None:
+                stream.flush()
+    os._exit(code)
 
 
 def _leave_late(code: int) -> None:

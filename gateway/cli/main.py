@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return exits.MISTYPED
-    if arguments.command == "run" and argv is None:  # this is the process, not a call in another
+    if arguments.command == "run" and argv is None:
         from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
 
         leave_on_sigterm()
@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"gateway.cli.{arguments.module}")
     try:
         code = int(module.run(arguments))
-        if argv is None and "gateway.plugins.importing" in sys.modules:  # code of others has run
+        if argv is None:  # this is the process, not a call in another
             from gateway.cli.leaving import leave_for_sure  # noqa: PLC0415
 
             leave_for_sure(code)

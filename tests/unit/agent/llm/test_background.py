@@ -51,3 +51,23 @@ asyncio.run(main())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout == "whole\n"
+
+
+def test_a_process_that_has_stopped_waits_for_no_import() -> None:
+    program = """
+import asyncio, sys, time
+from agent.llm.background import in_daemon_thread
+from gateway.cli.leaving import leave_for_sure
+
+async def main():
+    asyncio.ensure_future(in_daemon_thread(lambda: time.sleep(60.0), "import"))
+    await asyncio.sleep(0.01)
+
+asyncio.run(main())
+print("all said", end="")
+leave_for_sure(75)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=9, check=False
+    )
+    assert (done.returncode, done.stdout) == (75, "all said")
