@@ -79,8 +79,10 @@ class Discord:
         self.server.user_deletes(self.server.visible(self.channel)[-1])
 
     def refuse_edits(self, reason: int) -> None:
-        status = (400, 403)[reason]
-        self.server.fault("error", method="PATCH", path="*/messages/*", status=status, times=9)
+        status, code = ((400, 50006), (403, 50001))[reason]
+        self.server.fault(
+            "error", method="PATCH", path="*/messages/*", status=status, code=code, times=9
+        )
 
     def flood_at(self, part: int) -> None:
         self.server.fault("429", method="POST", path="*/messages", retry_after=1.0, skip=part)
