@@ -127,6 +127,8 @@ async def test_updates_of_any_shape(world: World) -> None:
     await answered(other, "reply to: and a plain one", daemon, 40.0)
     await eventually(lambda: not world.telegram.updates.pending, 20.0, "all taken", alive=daemon)
     assert said > 150
+    told = [line for line in daemon.log_lines() if line["message"] == "update could not be read"]
+    assert len(told) == world.database().states("inbox")["quarantined"], "each is logged once"
     assert [line for line in daemon.log_lines() if line.get("level") == "ERROR"] == []
     assert world.anthropic.rejected == []
     assert (await daemon.terminate())[0] == 0

@@ -95,7 +95,6 @@ class Incoming:
         Raises:
             StoreUnavailable: not stored; Telegram has to keep it.
         """
-        log.warning("update could not be read", extra={"platform": PLATFORM, "reason": reason})
         await self._quarantine(raw, reason, _once)
 
     async def hand_in_all(
@@ -131,14 +130,7 @@ class Incoming:
         try:
             return self._convert(update)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with it, the next ones must come
-            log.warning(
-                "update could not be read",
-                extra={
-                    "platform": PLATFORM,
-                    "update_id": update_id(update),
-                    "error": type(exc).__name__,
-                },
-            )
+            # Logged by the intake, with this reason, when it is put aside.
             return _Unreadable(f"unreadable: {type(exc).__name__} in {_where(exc)}")
 
     async def _take(self, update: Any, news: News | _Unreadable | None, keep: _Keep) -> None:
