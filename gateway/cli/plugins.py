@@ -91,7 +91,7 @@ async def _checked(house: PluginHouse, name: str) -> Row:
             f"there is no plugin {plain(name, 60)!r}; `posthouse plugins list` shows what there is"
         )
     wanted = [record.found]
-    remarks = await house.set_up(wanted, None)
+    remarks = await house.set_up(wanted, None, noted)
     about = row(await house.loader().load(record.found))
     about["remarks"] += [*remarks, *_not_in_force(house, record, record.found)]
     return about

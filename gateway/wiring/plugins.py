@@ -15,6 +15,7 @@ from agent.store_ports import Archive
 from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import environment, set_up_for_plugins
 from gateway.config.models import Config
+from gateway.plugins.compat import lend_names
 from gateway.plugins.discovery import Found, in_folders
 from gateway.plugins.facade import Facade
 from gateway.plugins.importing import BUNDLED
@@ -90,8 +91,13 @@ class PluginHouse:
         found = in_folders(BUNDLED, self._around.home.plugins, folder)
         return [*found, *in_packages(installed_entry_points())]
 
-    async def set_up(self, found: Sequence[Found], archive: Archive | None) -> list[str]:
-        """Their home and their environment, before the first of them is imported."""
+    async def set_up(
+        self, found: Sequence[Found], archive: Archive | None, manager: PluginManager
+    ) -> list[str]:
+        """Their home, their environment and the names of their host, before the first is imported.
+
+        ``manager``: the one that they get when they ask for it.
+        """
         try:
             remarks = await self._aside(self._prepare)
         except OSError as exc:
@@ -101,7 +107,7 @@ class PluginHouse:
                 await self.facade.refresh(archive)
         wanted = [f for f in found if self.settings.is_selected(f)]
         set_up_for_plugins(self.facade.folder, {v for f in wanted for v in f.manifest.requires_env})
-        return remarks
+        return [*remarks, *await self._aside(lambda: lend_names(self.facade.folder, manager))]
 
     def _prepare(self) -> list[str]:
         said = self._config.model_dump(mode="json", exclude_unset=True)
@@ -137,8 +143,8 @@ async def load_plugins(
     if house.off:
         off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
         return Plugins(PluginManager(off, off=house.off), house.facade, ())
-    remarks = await house.set_up(found, archive)
     manager = PluginManager()
+    remarks = await house.set_up(found, archive, manager)
     manager.take(await house.loader().load_all(found))
     remarks += nobody_is_called_so(manager.records, house.settings)
     return Plugins(manager, house.facade, tuple(remarks))

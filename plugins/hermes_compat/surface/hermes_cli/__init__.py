@@ -1,0 +1,1 @@
+"""Owns the package name `hermes_cli` of the host."""

@@ -1,0 +1,1 @@
+"""Owns modules that are found inside the package `plugins`, and are not in it."""

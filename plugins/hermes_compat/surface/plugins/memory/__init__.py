@@ -1,0 +1,1 @@
+"""Owns the package name `plugins.memory`, where no provider is loaded yet."""

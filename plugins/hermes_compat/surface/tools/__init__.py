@@ -1,0 +1,1 @@
+"""Owns the package name `tools` of the host."""
