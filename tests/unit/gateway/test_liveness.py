@@ -22,7 +22,7 @@ from gateway.liveness import (
     is_overdue,
     longest_silence_seconds,
 )
-from gateway.pauses import backoff_seconds
+from gateway.pauses import RECOVERY_SECONDS, backoff_seconds
 from gateway.platforms.contract import (
     SIGN_OF_LIFE_SECONDS,
     Intake,
@@ -293,7 +293,7 @@ async def test_back_off_begins_anew_only_after_a_while_of_health() -> None:
         platform.fail.set_exception(PlatformUnavailable("lost"))
         return await rig.until(lambda: platform.runs == runs + 1)
 
-    assert [await fail() for _ in range(4)] == pytest.approx([1, 2, 4, 8])
+    assert [await fail() for _ in range(4)] == pytest.approx([1, 2, 4, RECOVERY_SECONDS])
     for _ in range(3):
         await rig.clock.advance(25)
         platform.report(PlatformState.RUNNING, "")
