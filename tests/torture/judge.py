@@ -182,6 +182,8 @@ class Judge:
             said = call.description or ""
             if call.method == "setMyCommands" and "chat not found" in said:
                 continue  # an admin's own menu, before that admin has written
+            if call.method == "editMessageText" and "is not modified" in said:
+                continue  # the final edit of somebody who was killed behind it, made once more
             if "upgraded to a supergroup" in said:
                 continue  # that is how one hears of it
             yield f"Telegram refused {call.method}: {call.status} {said}"
