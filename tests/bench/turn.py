@@ -91,6 +91,12 @@ class BenchPlatform:
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool = False) -> str:
         return str(next(self.sent))
 
+    def give_up(self) -> None:
+        """The daemon has ended, by a signal for example: nobody shall wait for ever."""
+        for done in self.waiting.values():
+            if not done.done():
+                done.set_exception(RuntimeError("the daemon has ended in the middle of a bench"))
+
     def answered(self, chat_id: str) -> None:
         self.waiting.pop(chat_id).set_result(None)
 
@@ -149,6 +155,7 @@ class Ours:
             attachments=files,
         )
         self.task = asyncio.ensure_future(self.daemon.serve())
+        self.task.add_done_callback(lambda _: self.platform.give_up())
         self.intake = await self.platform.intake
         return self
 
