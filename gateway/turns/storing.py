@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 5.0
+"""Somebody waits for what is to be stored."""
 
 
 class GaveUp(Exception):

@@ -591,6 +591,18 @@ async def test_how_a_send_fails(
     assert len(server.calls_of("sendMessage")) == 1, "never sent again by itself"
 
 
+@pytest.mark.parametrize(
+    "rest", ['"date":"soon","chat":7', '"date":0,"chat":{"id":7,"type":"private"},"entities":7']
+)
+async def test_a_message_is_out_if_its_number_is_told(
+    server: TelegramServer, telegram: TelegramPlatform, rest: str
+) -> None:
+    """Whatever else Telegram says of it: as a failure it would be sent again."""
+    server.private_text("x")
+    server.fault(Fault.odd(f'{{"ok":true,"result":{{"message_id":77,{rest}}}}}'))
+    assert await telegram.send(address(), part()) == "77"
+
+
 async def test_no_connection_means_certainly_not_delivered(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:

@@ -31,7 +31,8 @@ from gateway.platforms.telegram.pieces import Pieces
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 5.0
+"""Whatever was in the way, updates come again within ten seconds of its end."""
 MAX_RAW_CHARS = 100_000
 
 AnswerPress = Callable[[str, str], None]

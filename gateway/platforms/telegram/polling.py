@@ -15,7 +15,6 @@ from gateway.platforms.contract import PlatformState, PlatformUnavailable, Repor
 from gateway.platforms.telegram.convert import PLATFORM, update_id
 from gateway.platforms.telegram.incoming import (
     FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     Incoming,
     pause_seconds,
 )
@@ -28,6 +27,8 @@ MAX_FAILED_POLLS = 10
 RECOVERY_SECONDS = 4.0
 """The longest pause of our own, on average: with a connection that takes its seven seconds to fail,
 updates come again within ten seconds of the network's return."""
+IDLE_SECONDS = 30.0
+"""Between two signs of life of a long wait, and before a useless batch is asked for again."""
 LONGEST_WAIT_SECONDS = 3600.0
 """The most that a server may make us wait."""
 HASTY_SECONDS = 0.5
@@ -205,8 +206,8 @@ class PollLoop:
             self._report(PlatformState.DEGRADED, reason)
             if seconds <= 0:
                 return
-            await self._clock.sleep(min(seconds, LONGEST_PAUSE_SECONDS))
-            seconds -= LONGEST_PAUSE_SECONDS
+            await self._clock.sleep(min(seconds, IDLE_SECONDS))
+            seconds -= IDLE_SECONDS
 
     def _succeeded(self) -> None:
         # Only an answered poll proves anything: a call that merely started does not.
@@ -237,7 +238,7 @@ class PollLoop:
                 await self._clock.sleep(FIRST_PAUSE_SECONDS)
         elif batch:
             # Nothing that could be confirmed: asked again at once, it would come for ever.
-            await self._clock.sleep(LONGEST_PAUSE_SECONDS)
+            await self._clock.sleep(IDLE_SECONDS)
         else:
             # An empty answer has confirmed all that was before. Without an offset the next poll
             # also sees updates with lower numbers: they begin anew after a week without any.

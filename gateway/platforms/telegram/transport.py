@@ -28,6 +28,8 @@ def transport(
 
     Floods become an error with plain seconds (the SDK's own warns about itself when it is made),
     and an answer that is not from Telegram itself becomes a network error whatever its status.
+    Of a message that was sent or edited the SDK reads the number only: the message is there,
+    whatever else is said of it, and an error would send it again.
     With ``batches``, raw updates are put aside there before the SDK reads them: it parses a batch
     as a whole, so one update that it can not read would block the queue for ever.
     """
@@ -53,6 +55,8 @@ def transport(
                     raise NetworkError("the answer to a poll is no list")
                 batches.append(body["result"])
                 payload = b'{"ok":true,"result":[]}'
+            elif code == 200 and type(number := _message_number(body)) is int:
+                payload = json.dumps({"ok": True, "result": _bare_message(number)}).encode()
             return code, payload
 
     return Transport(
@@ -79,6 +83,15 @@ def _object(payload: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
+
+
+def _message_number(body: dict[str, Any]) -> Any:
+    result = body.get("result")
+    return result.get("message_id") if isinstance(result, dict) else None
+
+
+def _bare_message(number: int) -> dict[str, Any]:
+    return {"message_id": number, "date": 0, "chat": {"id": 0, "type": "private"}}
 
 
 def _integer(digits: str) -> int | float:

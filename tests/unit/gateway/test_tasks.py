@@ -187,6 +187,25 @@ async def test_patience_with_the_store(clock: FakeClock) -> None:
     assert told == ["trouble"]
 
 
+async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(clock: FakeClock) -> None:
+    failures = 50
+
+    async def call() -> str:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailable("disk full")
+        return "stored"
+
+    waiting = asyncio.ensure_future(until_stored(call, clock, StopSignal()))
+    while failures:
+        await settle()
+        await clock.advance(clock.next_wake_seconds or 0.0)
+    await clock.advance(5)
+    assert waiting.done()
+    assert await waiting == "stored"
+
+
 @pytest.mark.parametrize("only_shutdown", [True, False])
 async def test_patience_ends_when_told(clock: FakeClock, only_shutdown: bool) -> None:
     async def call() -> str:
