@@ -88,7 +88,11 @@ class Judge:
             yield f"{fact.tag} ({fact.happening} in {fact.place}) is not answered"
         else:
             self.fates["answered"] += 1
-        if first > 1 or (again and platform == "discord"):
+        if first == 2 and given_up:
+            # Killed before the number of its preview was stored, and gave way before it said
+            # anything again: that message stays as it is (ADR 40), and the next turn answers.
+            self.fates["a preview left behind"] += 1
+        elif first > 1 or (again and platform == "discord"):
             yield f"{fact.tag} ({fact.happening} in {fact.place}): {first} answers, {again} marked"
         owed = self._database.one(
             "SELECT count(*) FROM outbox WHERE kind = 'reply' AND instr(text, ?)", fact.last_line
