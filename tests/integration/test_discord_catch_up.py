@@ -141,6 +141,21 @@ async def test_a_new_thread_in_a_known_channel_is_read_from_its_beginning(
     assert {message.parent_chat_id for message in intake.messages} == {str(channel.id)}
 
 
+async def test_the_first_words_to_us_in_an_old_thread_of_a_known_channel_are_read(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User
+) -> None:
+    thread, silent = server.add_thread(channel, "old"), server.add_thread(channel, "silent")
+    for place in (thread, silent):
+        server.user_says(place, alice, "before anybody knew us")
+    intake = RecordingIntake()
+    intake.stored[str(channel.id)] = str(server.user_says(channel, alice, "known").id)
+    server.user_says(thread, alice, "while we were away")
+    async with running(bot, intake):
+        server.user_says(silent, alice, "live")
+        await intake.wait_messages(2)
+    assert sorted(intake.texts) == ["live", "while we were away"]
+
+
 async def test_a_history_that_lies_comes_to_an_end(
     server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User
 ) -> None:

@@ -12,7 +12,12 @@ from agent.ports import Clock
 from gateway.platforms.discord.convert import Facts, places_named_in
 from gateway.platforms.discord.files import FileRef, address_in
 from gateway.platforms.discord.reading import THREADS, Unreadable, id_of, read_or_not
-from gateway.platforms.discord.source import PAGE_MESSAGES, ChannelGone, HistoryUnavailable
+from gateway.platforms.discord.source import (
+    PAGE_MESSAGES,
+    ChannelGone,
+    HistoryUnavailable,
+    OpenThread,
+)
 
 if TYPE_CHECKING:
     import discord
@@ -64,10 +69,12 @@ class Asking:
             facts = replace(facts, role_ids=await self._member_roles(facts))
         return self._named(facts)
 
-    def active_threads(self) -> Mapping[int, int]:
+    def active_threads(self) -> Mapping[int, OpenThread]:
         """`source.Source.active_threads`."""
         return {
-            thread.id: thread.parent_id for guild in self._bot.guilds for thread in guild.threads
+            thread.id: OpenThread(thread.parent_id, thread.last_message_id or 0)
+            for guild in self._bot.guilds
+            for thread in guild.threads
         }
 
     def upload_limit_bytes(self, channel_id: int) -> int | None:

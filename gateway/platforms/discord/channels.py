@@ -15,6 +15,7 @@ from gateway.platforms.discord.source import (
     ChannelGone,
     HistoryUnavailable,
     Item,
+    OpenThread,
     Source,
     pause_seconds,
 )
@@ -120,16 +121,16 @@ class ChannelFeed:
             # heard, the gap is looked at, cursor or not.
             if channel.id and channel.progress.seen_to:
                 channel.missed_after = channel.progress.seen_to
-        for thread_id in _new_threads(cursors, threads):
+        for thread_id, after in _new_threads(cursors, threads).items():
             thread = self._channel(thread_id)
             if thread.missed_after is None:
-                thread.missed_after = thread_id - 1
+                thread.missed_after = after
         self._held = False
         # Where something was said last, somebody is waiting most likely.
         for channel in sorted(self._channels.values(), key=lambda one: one.newest, reverse=True):
             self._work(channel)
 
-    async def _known(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    async def _known(self) -> tuple[Mapping[int, int], Mapping[int, OpenThread]]:
         """The stored cursors, and the threads that are open."""
         failures = 0
         while True:
@@ -249,14 +250,22 @@ class ChannelFeed:
         log.info("caught up", extra={"channel_id": channel.id, "messages": len(read)})
 
 
-def _new_threads(cursors: Mapping[int, int], threads: Mapping[int, int]) -> list[int]:
-    """Threads that were opened since anything was heard from their channel or its threads."""
+def _new_threads(
+    cursors: Mapping[int, int], threads: Mapping[int, OpenThread]
+) -> Mapping[int, int]:
+    """Threads in which the first words may have been missed, and behind which id they stand.
+
+    Something was said there since anything was heard from their channel or its threads; what was
+    said before that is no news, or else they had a cursor.
+    """
     newest: dict[int, int] = {}
     for channel_id, cursor in cursors.items():
-        home = threads.get(channel_id, channel_id)
+        home = threads[channel_id].home_id if channel_id in threads else channel_id
         newest[home] = max(newest.get(home, 0), cursor)
-    return [
-        thread_id
-        for thread_id, home in threads.items()
-        if thread_id not in cursors and thread_id > newest.get(home, thread_id)
-    ]
+    return {
+        thread_id: max(thread_id - 1, heard)
+        for thread_id, thread in threads.items()
+        if thread_id not in cursors
+        and (heard := newest.get(thread.home_id)) is not None
+        and max(thread_id, thread.newest_id) > heard
+    }

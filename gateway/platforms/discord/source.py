@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.platforms.discord.convert import Facts
@@ -29,6 +30,16 @@ class HistoryUnavailable(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+@dataclass(frozen=True, slots=True)
+class OpenThread:
+    """A thread that is not archived."""
+
+    home_id: int
+    """The channel that it belongs to."""
+    newest_id: int = 0
+    """Its newest message, as far as Discord tells."""
+
+
 class Source(Protocol):
     """What the feed has to ask Discord."""
 
@@ -48,8 +59,8 @@ class Source(Protocol):
         """
         ...
 
-    def active_threads(self) -> Mapping[int, int]:
-        """Thread id → channel id, of the threads that are open now."""
+    def active_threads(self) -> Mapping[int, OpenThread]:
+        """By their ids, the threads that are open now."""
         ...
 
 

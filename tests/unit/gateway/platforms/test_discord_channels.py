@@ -23,6 +23,7 @@ from gateway.platforms.discord.source import (
     ChannelGone,
     HistoryUnavailable,
     Item,
+    OpenThread,
     pause_seconds,
 )
 from tests.fakes.clock import FakeClock
@@ -48,7 +49,7 @@ class History:
         self.gone: set[int] = set()
         self.broken = 0
         self.asked: list[tuple[int, int]] = []
-        self.threads: dict[int, int] = {}
+        self.threads: dict[int, OpenThread] = {}
         self.stuck_page: list[Item] | None = None
 
     async def page(self, channel_id: int, after: int) -> Sequence[Item]:
@@ -73,7 +74,7 @@ class History:
     async def complete(self, facts: Facts) -> Facts:
         return facts
 
-    def active_threads(self) -> Mapping[int, int]:
+    def active_threads(self) -> Mapping[int, OpenThread]:
         return self.threads
 
 
@@ -170,7 +171,7 @@ async def test_a_bug_where_a_session_begins_does_not_keep_every_channel_shut(
     rig = Rig()
     answers = iter([KeyError("a bug"), {}])
 
-    def threads() -> Mapping[int, int]:
+    def threads() -> Mapping[int, OpenThread]:
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer
@@ -413,16 +414,19 @@ async def test_threads_that_were_opened_meanwhile_are_read() -> None:
     rig = Rig()
     rig.intake.stored = {"1": "100", "21": "110"}
     rig.source.threads = {
-        21: 2,  # known
-        105: 1,  # opened in a known channel
-        95: 1,  # older than what was heard there last: nothing in it was of interest
-        120: 2,  # opened beside a known thread: a post in a forum
-        130: 3,  # opened where nobody has ever been
+        21: OpenThread(2, 110),  # known
+        105: OpenThread(1, 106),  # opened in a known channel
+        95: OpenThread(1, 96),  # older than what was heard there last: of no interest
+        94: OpenThread(1, 107),  # old, and the first message to the bot came meanwhile
+        120: OpenThread(2, 120),  # opened beside a known thread: a post in a forum
+        130: OpenThread(3, 131),  # opened where nobody has ever been
     }
     rig.keep(facts(105, 105), facts(106, 105), facts(96, 95), facts(120, 120), facts(131, 130))
+    rig.keep(facts(99, 94), facts(107, 94))
     rig.feed.release()
     await rig.settle()
-    assert sorted(rig.intake.texts) == ["m105", "m106", "m120"]
+    assert sorted(rig.intake.texts) == ["m105", "m106", "m107", "m120"]
+    assert 95 not in {channel_id for channel_id, _ in rig.source.asked}
     await rig.feed.stop()
 
 
