@@ -163,20 +163,38 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What the operator has set for one kind of side task."""
+
+    model: str | None = None
+    timeout_seconds: float | None = None
+
+
+USUAL_TASK = "compression"
+"""Its settings count for every task that has none of its own, one by one."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Backend:
     model: SideModel
-    task_models: Mapping[str, str]
+    tasks: Mapping[str, TaskSettings]
+
+    def settings(self, task: str | None) -> TaskSettings:
+        """Those of a task, whatever it is called; what is None is left to the main model."""
+        usual = self.tasks.get(USUAL_TASK, TaskSettings())
+        own = self.tasks.get(task or "", usual)
+        return TaskSettings(own.model or usual.model, own.timeout_seconds or usual.timeout_seconds)
 
 
 _lock = threading.Lock()
 _backend: _Backend | None = None
 
 
-def install(model: SideModel | None, *, task_models: Mapping[str, str] | None = None) -> None:
-    """Say what `call_llm` uses; None takes it away. ``task_models``: task → model name."""
+def install(model: SideModel | None, *, tasks: Mapping[str, TaskSettings] | None = None) -> None:
+    """Say what `call_llm` uses; None takes it away. ``tasks``: by their names."""
     global _backend
     with _lock:
-        _backend = None if model is None else _Backend(model, dict(task_models or {}))
+        _backend = None if model is None else _Backend(model, dict(tasks or {}))
 
 
 def call_llm(
@@ -200,24 +218,30 @@ def call_llm(
 ) -> Completion:
     """Ask the side model and wait: for worker threads only.
 
-    The configured provider answers, whatever ``provider``, ``base_url`` and ``api_key`` say;
-    ``temperature`` and further sampling or shape parameters are accepted and not sent, because the
-    provider refuses them. An unknown ``task`` means the main model.
+    The configured provider answers, whatever ``provider``, ``base_url``, ``api_key`` and
+    ``main_runtime`` say; ``temperature``, ``tools``, ``extra_body``, ``reasoning_config``,
+    ``stream`` and the like are accepted and not sent: the answer is one text, whole.
+
+    ``task`` says what it is for: ``auxiliary.<task>`` of the configuration counts. Any name will
+    do; one without settings has those of ``compression``, and without these the main model.
+    ``model`` and ``timeout`` (seconds) win over the task's.
 
     Raises:
         ModelError: As `agent.ports.SideModel.complete`.
+        RuntimeError: It was called on the event loop.
     """
     with _lock:
         backend = _backend
     if backend is None:
         raise ModelAuthError("no model is configured for side tasks")
+    settings = backend.settings(task)
     system, prompt = _flattened(messages)
     response = backend.model.complete(
         system=system,
         prompt=prompt,
         max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
-        timeout_seconds=timeout or DEFAULT_TIMEOUT_SECONDS,
-        model=model or backend.task_models.get(task or ""),
+        timeout_seconds=timeout or settings.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+        model=model or settings.model,
     )
     return _completion(response)
 

@@ -12,7 +12,7 @@ from agent.clock import SystemClock
 from agent.compaction.calls.default_model import AuxiliarySideModel
 from agent.compaction.calls.ladder import SummaryLadder
 from agent.compaction.calls.spending import Spending
-from agent.compaction.calls.summariser import Summary, SummaryModel
+from agent.compaction.calls.summariser import CALL_TIMEOUT_SECONDS, Summary, SummaryModel
 from agent.compaction.calls.summary import Readables, SummaryMaterial
 from agent.compaction.plan.assemble import with_changes
 from agent.compaction.plan.failures import FailureKind
@@ -97,6 +97,7 @@ class ContextCompressor(ContextEngine):
         clock: Clock | None = None,
         rules: TriggerRules | None = None,
         summary_window_tokens: int | None = None,
+        summary_timeout_seconds: float | None = None,
     ) -> None:
         """Build the engine of one conversation.
 
@@ -120,6 +121,7 @@ class ContextCompressor(ContextEngine):
             rules: The configured rules.
             summary_window_tokens: Window of the summary model; None: from the table, or the
                 conversation's where that model is not known or not another one.
+            summary_timeout_seconds: For each call of that model; None: the usual.
         """
         self.model = model
         self.provider = provider
@@ -150,6 +152,7 @@ class ContextCompressor(ContextEngine):
             summary_model=summary_model_override,
             summary_window_tokens=summary_window_tokens,
             abort_always=abort_on_summary_failure,
+            timeout_seconds=summary_timeout_seconds or CALL_TIMEOUT_SECONDS,
         )
         self._state = CompressionState()
         self._spending = Spending()

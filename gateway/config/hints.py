@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -81,16 +81,27 @@ def _nearest(loc: tuple[Any, ...]) -> str:
 
 def _section_at(loc: tuple[Any, ...]) -> type[BaseModel]:
     section: type[BaseModel] = Config
-    for part in loc:
+    parts = iter(loc)
+    for part in parts:
         field = section.model_fields.get(str(part))
-        inner = _model_in(field.annotation) if field else None
+        named = _named_sections(field.annotation) if field else None
+        inner = named or (_model_in(field.annotation) if field else None)
         if inner is None:
             break
         section = inner
+        if named is not None:
+            next(parts, None)  # its name: any
     return section
 
 
+def _named_sections(annotation: Any) -> type[BaseModel] | None:
+    """Of a mapping of sections by names that are free to choose: the section."""
+    return _model_in(get_args(annotation)[1]) if get_origin(annotation) is dict else None
+
+
 def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if get_origin(annotation) is dict:
+        return None
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -253,6 +253,17 @@ class Sessions(Section):
     retention_days: int | None = Field(None, ge=1)
 
 
+class SideTask(Section):
+    """What counts for one kind of side task."""
+
+    model_config = ConfigDict(extra="allow")
+    """Plugins read further keys from their copy."""
+
+    model: str | None = None
+    timeout: float | None = Field(None, gt=0, le=3600)
+    """Seconds."""
+
+
 class Memory(Section):
     """The memory provider."""
 
@@ -293,7 +304,7 @@ class Config(Section):
     timezone: str | None = None
     console: Console = Console()
     sessions: Sessions = Sessions()
-    auxiliary: dict[str, Any] = {}
+    auxiliary: dict[str, SideTask] = {}
     memory: Memory = Memory()
     plugins: Plugins = Plugins()
     jobs: list[Any] = []
@@ -360,6 +371,13 @@ def unavailable(config: Config) -> list[str]:
         asked, usual = _at(config, path), _at(default, path)
         if feature and asked != usual:
             lines.append(f"{path} is set, but this version does not have {feature} yet")
+    for name, task in config.auxiliary.items():
+        elsewhere = [key for key in ("base_url", "api_key") if (task.model_extra or {}).get(key)]
+        if elsewhere:
+            lines.append(
+                f"auxiliary.{name}: {', '.join(elsewhere)} without effect: side tasks go where "
+                "`model` says"
+            )
     return lines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from agent.auxiliary_client import LoopSideModel, install
+from agent.auxiliary_client import USUAL_TASK, LoopSideModel, TaskSettings, install
 from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.micro.passes import MicroParts
 from agent.compaction.native.running import NativeCompaction
@@ -24,6 +24,16 @@ from gateway.wiring.models import cache_seconds
 
 MICRO_THREADS = 2
 """So many calls of micro-compaction wait at once; the others wait for a thread."""
+
+
+def side_tasks(config: Config) -> dict[str, TaskSettings]:
+    """What is configured for side tasks, by their names."""
+    tasks = {
+        name: TaskSettings(task.model, task.timeout) for name, task in config.auxiliary.items()
+    }
+    usual = tasks.get(USUAL_TASK, TaskSettings())
+    tasks[USUAL_TASK] = TaskSettings(config.compression.summary_model, usual.timeout_seconds)
+    return tasks
 
 
 class CompactorFactory:
@@ -64,7 +74,7 @@ class CompactorFactory:
         self._micro_threads = DaemonThreads(MICRO_THREADS, name="micro")
         self.micro_may_spend: Callable[[str], Awaitable[bool]] | None = None
         """May this owner's money be spent on micro-compaction now?"""
-        install(self._side_model)
+        install(self._side_model, tasks=side_tasks(config))
 
     def on_window_changed(self, call: Callable[[], None]) -> None:
         """What to do about the compactors that were made before."""
@@ -91,6 +101,7 @@ class CompactorFactory:
             protect_first_n=rules.protect_first_n,
             protect_last_n=rules.protect_last_n,
             summary_model_override=rules.summary_model,
+            summary_timeout_seconds=side_tasks(self._config)[USUAL_TASK].timeout_seconds,
             config_context_length=self._book.window.tokens,
             max_tokens=self._config.model.max_tokens,
             side_model=self._side_model.on_account(conversation_id, "summary"),

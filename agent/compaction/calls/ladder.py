@@ -7,7 +7,12 @@ import logging
 from dataclasses import dataclass
 
 from agent.compaction.calls.spending import Spending
-from agent.compaction.calls.summariser import Summariser, Summary, SummaryModel
+from agent.compaction.calls.summariser import (
+    CALL_TIMEOUT_SECONDS,
+    Summariser,
+    Summary,
+    SummaryModel,
+)
 from agent.compaction.calls.summary import Readables, SummaryMaterial, SummaryRejected
 from agent.compaction.plan.failures import FailureKind, classify, describe
 from agent.compaction.plan.fallback import deterministic_body
@@ -47,6 +52,7 @@ class SummaryLadder:
         summary_model: str | None,
         summary_window_tokens: int | None,
         abort_always: bool,
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
     ) -> None:
         """Take what stays the same for a conversation.
 
@@ -57,12 +63,14 @@ class SummaryLadder:
             summary_window_tokens: Of that model; None: from the table, or the conversation's where
                 it is not known.
             abort_always: No summary without a model, whatever the provider has proven.
+            timeout_seconds: For each call.
         """
         self._side_model = side_model
         self._clock = clock
         self._summary_model = summary_model
         self._window_tokens = summary_window_tokens
         self._abort_always = abort_always
+        self._timeout_seconds = timeout_seconds
         self._named_windows: dict[str | None, int] = {}
 
     @property
@@ -116,6 +124,7 @@ class SummaryLadder:
             clock=self._clock,
             spending=spending,
             on_limit=self._note_limit,
+            timeout_seconds=self._timeout_seconds,
         )
         try:
             return Rung(summariser.summarise(covered, material), state)

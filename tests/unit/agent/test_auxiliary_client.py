@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from agent.auxiliary_client import LoopSideModel, call_llm, install
+from agent.auxiliary_client import LoopSideModel, TaskSettings, call_llm, install
 from agent.context_compressor import ContextCompressor
 from agent.errors import ModelAuthError, ModelConnectionError, ModelOverloaded, ModelTimeout
 from agent.llm.background import in_daemon_thread
 from agent.ports import ModelResponse
 from tests.fakes.scripted_model import ScriptedModel, answer
+from tests.fakes.side_model import ScriptedSideModel
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ async def test_waiting_for_the_loop_on_the_loop_is_refused() -> None:
 async def test_plugins_get_the_shape_they_know() -> None:
     loop = await _loop()
     model = ScriptedModel("said", answer("cut", stop="max_tokens"))
-    install(LoopSideModel(model, loop), task_models={"extraction": "small"})
+    install(LoopSideModel(model, loop), tasks={"extraction": TaskSettings("small")})
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     answered = await side(lambda: call_llm("extraction", messages=messages, temperature=0.3))
     assert answered.choices[0].message.content == "said"
@@ -201,3 +202,63 @@ async def test_a_conversation_becomes_one_text() -> None:
 def test_without_a_model_it_says_so() -> None:
     with pytest.raises(ModelAuthError, match="no model"):
         call_llm(messages=[{"role": "user", "content": "x"}])
+
+
+SETTINGS = {
+    "compression": TaskSettings("cheap", 30.0),
+    "extraction": TaskSettings("small"),
+    "lcm_summary": TaskSettings(timeout_seconds=7.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "model", "seconds"),
+    [
+        ("compression", {}, "cheap", 30.0),
+        ("extraction", {}, "small", 30.0),
+        ("lcm_summary", {}, "cheap", 7.0),
+        ("unheard of", {}, "cheap", 30.0),
+        (None, {}, "cheap", 30.0),
+        ("extraction", {"model": "said", "timeout": 3}, "said", 3),
+        ("lcm_summary", {"timeout": None, "model": ""}, "cheap", 7.0),
+    ],
+)
+def test_settings_of_a_task(
+    task: str | None, options: dict[str, Any], model: str, seconds: float
+) -> None:
+    asked = ScriptedSideModel("x")
+    install(asked, tasks=SETTINGS)
+    call_llm(task, messages=[{"role": "user", "content": "x"}], **options)
+    assert (asked.asked[0].model, asked.asked[0].timeout_seconds) == (model, seconds)
+
+
+def test_a_task_without_any_settings_has_the_main_model() -> None:
+    asked = ScriptedSideModel("x")
+    install(asked)
+    call_llm("anything", messages=[{"role": "user", "content": "x"}])
+    assert (asked.asked[0].model, asked.asked[0].timeout_seconds) == (None, 120.0)
+
+
+def test_every_keyword_that_plugins_pass_is_taken() -> None:
+    asked = ScriptedSideModel("said")
+    install(asked)
+    found = call_llm(
+        task="compression",
+        messages=[{"role": "user", "content": "x"}],
+        provider="openrouter",
+        model="m",
+        base_url="http://127.0.0.1:1",
+        api_key="k",
+        main_runtime={"model": "other"},
+        temperature=0.7,
+        max_tokens=5,
+        tools=[{"type": "function"}],
+        timeout=1.5,
+        extra_body={"a": 1},
+        reasoning_config={"effort": "low"},
+        api_mode="chat",
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    assert found.choices[0].message.content == "said"
+    assert asked.asked[0].max_tokens == 5

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.auxiliary_client import TaskSettings
 from agent.errors import ConfigError
 from gateway.config.environment import Secrets, find_config_file, find_home, read_secrets
 from gateway.config.loading import load_config, parse_config
 from gateway.config.models import NOT_YET, Config, unavailable
+from gateway.wiring.compaction import side_tasks
 
 SHIPPED = Path(__file__).parents[3] / "config.yaml"
 
@@ -206,6 +208,46 @@ def test_aliases() -> None:
     assert config.compression.summary_model == "small"
     both, _ = parse_config("prompt_caching: {cache_ttl: 1h}\nmodel: {cache_ttl: auto}", "c")
     assert both.model.cache_ttl == "auto"
+
+
+def test_side_tasks_have_any_name_and_may_say_more_than_we_know() -> None:
+    text = "auxiliary: {lcm_summary: {model: m, timeout: 30, odd: [1]}, extraction: , x: {a: b}}"
+    config, _ = parse_config(text, "c")
+    tasks = side_tasks(config)
+    assert tasks["lcm_summary"] == TaskSettings("m", 30.0)
+    assert tasks["extraction"] == tasks["compression"] == TaskSettings()
+    assert config.model_dump(mode="json", exclude_unset=True)["auxiliary"]["lcm_summary"] == {
+        "model": "m",
+        "timeout": 30.0,
+        "odd": [1],
+    }
+    assert unavailable(config) == []
+
+
+def test_settings_of_the_summary_count_for_other_side_tasks_as_well() -> None:
+    both, _ = parse_config(
+        "compression: {summary_model: s}\nauxiliary: {compression: {model: a, timeout: 5}}", "c"
+    )
+    assert side_tasks(both)["compression"] == TaskSettings("s", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("auxiliary: {a: {timeout: 0}}", "auxiliary.a.timeout"),
+        ("auxiliary: {a: {timeout: soon}}", "auxiliary.a.timeout"),
+        ("auxiliary: {a: {model: 3}}", "auxiliary.a.model"),
+        ("auxiliary: {a: small}", "auxiliary.a: must be a section with keys, e.g. a: {model: …}"),
+        ("auxiliary: [a]", "auxiliary"),
+    ],
+)
+def test_side_tasks_that_can_not_be_meant(text: str, said: str) -> None:
+    assert said in problems(text)[0]
+
+
+def test_side_tasks_that_would_go_elsewhere_are_said_aloud() -> None:
+    config, _ = parse_config("auxiliary: {a: {base_url: http://127.0.0.1:1}}", "c")
+    assert "auxiliary.a: base_url without effect" in unavailable(config)[0]
 
 
 def test_sections_of_the_chosen_engine_and_plugins_pass_through() -> None:
