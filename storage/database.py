@@ -41,7 +41,7 @@ WRITER_PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 4000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -16000",
+    "PRAGMA cache_size = -8000",
 )
 READER_PRAGMAS = (
     "PRAGMA busy_timeout = 5000",
