@@ -28,6 +28,8 @@ class RecordingIntake:
         self.refuse: Callable[[InboundMessage], Exception | None] = lambda _message: None
         self.admitted: Callable[[InboundMessage], bool | None] = lambda _message: True
         self.takes: Callable[[InboundMessage], bool] = lambda _message: True
+        self.strangers: list[InboundMessage] = []
+        """Who spoke without being let in."""
         self.asked: list[InboundMessage] = []
         """Whom `admits` was asked about."""
         self.gate: asyncio.Event | None = None
@@ -48,7 +50,9 @@ class RecordingIntake:
         error = self.refuse(message)
         if error is not None:
             raise error
-        if not self.takes(message):
+        if not self.takes(message) or self.admitted(message) is False:
+            self.strangers.append(message)
+            self._changed()
             return False
         known = {(m.chat_id, m.message_id) for m in self.messages}
         double = (message.chat_id, message.message_id) in known

@@ -792,6 +792,9 @@ async def test_strangers_are_told_so_where_nobody_else_sees_it(
     flags = [one.callbacks[0]["data"]["flags"] for one in interactions]
     assert all(flag & EPHEMERAL for flag in flags)
     assert shown_to_one(server, channel) == [texts.NOT_LET_IN] * 2
+    # Who is alone with the bot has knocked, as by a message: with pairing on, a code comes.
+    await intake.until(lambda: intake.strangers)
+    assert [said.text for said in intake.strangers] == ["/approve 2abcde"]
     await asked(server, intake, channel, alice, "status")
     assert intake.texts == ["/status"]
 

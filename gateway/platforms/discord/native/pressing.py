@@ -18,7 +18,7 @@ from gateway.platforms.contract import (
     SendFlood,
     SendRefused,
 )
-from gateway.platforms.discord.convert import Facts
+from gateway.platforms.discord.convert import PLATFORM, Facts
 from gateway.platforms.discord.native.hooks import (
     ACKNOWLEDGED_ALREADY,
     COMPLETIONS,
@@ -102,7 +102,7 @@ class Presses:
         judged = message or self._convert(replace(pressed.facts, text="?"))
         admitted = judged is not None and self._admits(pressed, judged)
         if admitted is False:
-            self._refuse(pressed)
+            self._refuse(pressed, message if pressed.name else None)
             return
         entry = self._menu.get(pressed.name) or MenuEntry(pressed.name, "", quiet=True)
         key = replace(
@@ -122,17 +122,21 @@ class Presses:
     def _admits(self, pressed: Pressed, message: InboundMessage) -> bool | None:
         return self._intake.admits(message) if pressed.bot_is_there else False
 
-    def _refuse(self, pressed: Pressed) -> None:
+    def _refuse(self, pressed: Pressed, message: InboundMessage | None) -> None:
         if self._refusals >= MAX_REFUSALS:
             return
         self._refusals += 1
-        self._tasks.spawn(self._say_no(pressed), name="interaction refused")
+        self._tasks.spawn(self._say_no(pressed, message), name="interaction refused")
 
-    async def _say_no(self, pressed: Pressed) -> None:
+    async def _say_no(self, pressed: Pressed, message: InboundMessage | None) -> None:
         key = replace(pressed.key, quiet=True)
         kind = COMPLETIONS if pressed.kind == "completion" else MESSAGE
         try:
             await self._acknowledge(key, kind, texts.NOT_LET_IN)
+            if message is not None and not pressed.among_others and pressed.bot_is_there:
+                await self._intake.receive(message)  # knocks, as any word to the bot alone
+        except StoreUnavailable:
+            log.info("a stranger has knocked in vain", extra={"platform": PLATFORM})
         finally:
             self._refusals -= 1
 
