@@ -37,7 +37,8 @@ async def until(it_is_so: Callable[[], bool]) -> None:
 
 async def passing(clock: FakeClock, task: asyncio.Task[Any], seconds: float) -> Any:
     """Let time pass until the task is over."""
-    await until(lambda: task.done())
+    while not task.done():
+        await asyncio.sleep(0.001)
         await clock.advance(seconds)
     return await task
 
