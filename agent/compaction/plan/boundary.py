@@ -17,6 +17,8 @@ from agent.messages import (
 
 TAIL_SLACK = 1.5
 """A count floor may stretch the tail to this multiple of its budget."""
+OPEN_SHARE = 0.25
+"""Of the tail's budget: room that messages without an answer have in any case."""
 TAIL_FLOORS = (8, 3)
 """The count floors after ``protect_last_n``, where that one does not fit."""
 
@@ -117,6 +119,31 @@ def newest_reply(messages: Sequence[Message]) -> int | None:
     return None
 
 
+def open_requests(messages: Sequence[Message]) -> list[int]:
+    """What people have said behind the newest answer, oldest first: nobody has answered it yet.
+
+    There are several where a turn was steered, or gave way to the next message.
+    """
+    found: list[int] = []
+    for i in range(len(messages) - 1, -1, -1):
+        message = messages[i]
+        if is_real_user(message):
+            found.append(i)
+        elif is_summary(message) or _is_answer(message):
+            break
+    return found[::-1]
+
+
+def _is_answer(message: Message) -> bool:
+    """Words that end a turn: an assistant that calls no more tools."""
+    return (
+        message["role"] == "assistant"
+        and not message.get("tool_calls")
+        and not is_micro(message)
+        and bool(text_of(message["content"]).strip())
+    )
+
+
 def find_boundaries(
     messages: Sequence[Message],
     tokens: Sequence[int],
@@ -126,8 +153,9 @@ def find_boundaries(
     """Where to cut, or None if nothing lies between what has to stay.
 
     The cut never runs through a tool group. The newest message of a person is never in the middle;
-    neither is the newest visible reply, as long as it is not larger than the tail may be. Earlier
-    summaries and markers of micro-compaction always are in the middle.
+    neither are others that wait for an answer, as far as there is room for them, nor the newest
+    visible reply, as long as it is not larger than the tail may be. Earlier summaries and markers
+    of micro-compaction always are in the middle.
 
     Args:
         messages: The list, with every call answered.
@@ -283,6 +311,9 @@ def _settle(
                 tail_start = shorter
     spent = sum(tokens[i] for i in lifted)
     tail_start = _whole_pair(messages, tokens, rules, head_end, tail_start, slack - spent)
+    room = max(slack - spent - sum(tokens[tail_start:n]), int(rules.tail_tokens * OPEN_SHARE))
+    waiting = _waiting(messages, tokens, range(head_end, tail_start), {*lifted}, room)
+    lifted.extend(waiting)
     cut = Boundaries(
         system_end=system_end,
         head_end=head_end,
@@ -291,6 +322,26 @@ def _settle(
         lifted=tuple(sorted(i for i in lifted if i < tail_start)),
     )
     return _alternating(messages, groups, cut)
+
+
+def _waiting(
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    between: range,
+    lifted: set[int],
+    room_tokens: int,
+) -> list[int]:
+    """Those of the middle that wait for an answer and find room, the newest ones first.
+
+    A summary is read as what is over: a request in there would be taken as done. In the head they
+    are read as they are.
+    """
+    found: list[int] = []
+    for i in reversed(open_requests(messages)):
+        if i in between and i not in lifted and tokens[i] <= room_tokens:
+            room_tokens -= tokens[i]
+            found.append(i)
+    return found
 
 
 def _shortened(tokens: Sequence[int], groups: _Groups, tail_start: int, room_tokens: int) -> int:

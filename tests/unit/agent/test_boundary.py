@@ -7,7 +7,13 @@ from typing import cast
 
 import pytest
 
-from agent.compaction.plan.boundary import Boundaries, CutRules, find_boundaries
+from agent.compaction.plan.boundary import (
+    TAIL_SLACK,
+    Boundaries,
+    CutRules,
+    find_boundaries,
+    open_requests,
+)
 from agent.messages import Message, newest_real_user, tool_groups
 
 RULES = CutRules(protect_first_n=0, protect_last_n=20, tail_tokens=2400, head_tokens=3000)
@@ -48,6 +54,30 @@ def test_a_reply_that_is_lifted_takes_the_newest_message_along() -> None:
     cut = find_boundaries(messages, tokens, RULES)
     assert cut is not None
     check(messages, cut)
+
+
+def test_what_nobody_has_answered_yet_is_not_summarised() -> None:
+    """A turn that was steered, or gave way: several messages wait for one answer."""
+    kinds = [*"uaua", "u", *"ct" * 8, "u", *"ct" * 8, "u", *"ct" * 12]
+    messages = [message(kind) for kind in kinds]
+    tokens = [100] * len(kinds)
+    waiting = [i for i, kind in enumerate(kinds) if kind == "u"][2:]
+    assert open_requests(messages) == waiting
+    cut = find_boundaries(messages, tokens, RULES)
+    assert cut is not None
+    check(messages, cut)
+    assert cut.middle
+    assert not {*waiting} & {*cut.middle}
+
+
+def test_a_crowd_that_waits_does_not_fill_the_window() -> None:
+    kinds = [*"ua", *"u" * 200, *"ct" * 12]
+    messages = [message(kind) for kind in kinds]
+    cut = find_boundaries(messages, [100] * len(kinds), RULES)
+    assert cut is not None
+    check(messages, cut)
+    assert len(cut.lifted) * 100 <= RULES.tail_tokens * TAIL_SLACK
+    assert cut.middle
 
 
 @pytest.mark.parametrize("seed", range(15))
