@@ -199,4 +199,6 @@ class ChatSender:
         return min(map(self._parts.due_in, tried), default=0.0)
 
     def _backoff(self, failures: int) -> float:
-        return self._means.settings.backoff_seconds(failures, self._means.jitter())
+        settings = self._means.settings
+        longest = settings.store_backoff_seconds
+        return settings.backoff_seconds(failures, self._means.jitter(), longest)

@@ -15,6 +15,8 @@ class DeliverySettings:
     longest_backoff_seconds: float = 60.0
     recovery_seconds: float = 7.0
     """In which one of all chats that wait for a bot asks again, on average; that wakes the rest."""
+    store_backoff_seconds: float = 5.0
+    """The longest pause before the store is asked again, which costs nobody anything."""
     least_backoff_seconds: float = 1.0
     """Whatever arrives elsewhere."""
     unknown_pause_seconds: float = 10.0

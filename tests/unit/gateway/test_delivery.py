@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from agent.errors import StoreUnavailable
-from agent.mail import Address, OutboxDraft, OutboxItem
+from agent.mail import Address, OutboxDraft, OutboxItem, PartDraft
 from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
@@ -527,6 +528,25 @@ async def test_nothing_is_sent_before_the_mark_and_a_lost_mark_is_made_up(post: 
     await post.pass_time(60)
     assert post.platform.texts() == ["one"]
     assert await post.store.owed() == []
+
+
+async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(post: Post) -> None:
+    real, failures = post.store.plan_parts, 50
+
+    async def plan_parts(outbox_id: int, drafts: Sequence[PartDraft]) -> object:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailable("disk full")
+        return await real(outbox_id, drafts)
+
+    post.store.plan_parts = plan_parts  # type: ignore[assignment,method-assign]
+    await post.owe("one")
+    while failures:
+        await post.settle()
+        await post.clock.advance(post.clock.next_wake_seconds or 0.0)
+    await post.pass_time(7)
+    assert post.platform.texts() == ["one"]
 
 
 async def test_a_crashing_adapter_is_not_asked_for_ever(post: Post) -> None:
