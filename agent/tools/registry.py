@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from agent.attachments import NAME
 from agent.compaction.plan.clip import clip_to_tokens
@@ -43,6 +43,26 @@ def _with_files(text: str, files: Sequence[str]) -> str:
     return "\n".join([said, *(f"{_FILE}{name}]" for name in files)])
 
 
+class CallWatcher(Protocol):
+    """Sees every call whose arguments fit. Never raises; bounds its own time."""
+
+    async def before(
+        self, call: ToolCall, arguments: Mapping[str, Any], context: ToolContext
+    ) -> str:
+        """Why it must not run, for the model; "": it may."""
+        ...
+
+    async def after(
+        self,
+        call: ToolCall,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+        result: ToolResult,
+    ) -> ToolResult:
+        """What the model is to read in place of this result; mostly the result itself."""
+        ...
+
+
 class ToolRegistry:
     """The tools of this process, by name."""
 
@@ -60,19 +80,45 @@ class ToolRegistry:
         Raises:
             ValueError: two tools have one name.
         """
-        by_name: dict[str, Tool] = {}
-        for tool in tools:
-            if tool.schema.name in by_name:
-                raise ValueError(f"two tools are named {tool.schema.name!r}")
-            by_name[tool.schema.name] = tool
-        self._tools = dict(sorted(by_name.items()))
+        own = list(tools)
+        names = [tool.schema.name for tool in own]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tools are named {name!r}")
+        self._by_source: dict[str, list[Tool]] = {"": own}
+        self._tools: dict[str, Tool] = {}
+        self._arrange()
         self._result_cap_tokens = result_cap_tokens
         self._deadline_seconds = deadline_seconds
+        self._watcher: CallWatcher | None = None
+
+    def watched_by(self, watcher: CallWatcher) -> None:
+        """Ask this one about every call from now on."""
+        self._watcher = watcher
 
     @property
     def schemas(self) -> tuple[ToolSchema, ...]:
-        """Sorted by name, constant for the life of the process."""
+        """Sorted by name; another list reaches conversations at the start of their next turn."""
         return tuple(tool.schema for tool in self._tools.values())
+
+    def replace(self, source: str, tools: Iterable[Tool]) -> list[str]:
+        """All tools of one source (plugins, the engine, a server), in place of those it had.
+
+        The first to have a name keeps it, and ours are the first. Gives back the names of those
+        that are left out, because another source has theirs, or the same one has it twice.
+        """
+        given = list(tools)
+        self._by_source[source] = given
+        self._arrange()
+        counting = {id(tool) for tool in self._tools.values()}
+        return [tool.schema.name for tool in given if id(tool) not in counting]
+
+    def _arrange(self) -> None:
+        by_name: dict[str, Tool] = {}
+        for tools in self._by_source.values():
+            for tool in tools:
+                by_name.setdefault(tool.schema.name, tool)
+        self._tools = dict(sorted(by_name.items()))
 
     async def run(
         self,
@@ -89,7 +135,7 @@ class ToolRegistry:
             asyncio.CancelledError: the user said stop.
         """
         name = call["function"]["name"]
-        result = await self._result(name, call["function"]["arguments"], context)
+        result = await self._result(call, context)
         files = _kept(name, result.files)
         if on_file is not None:
             for file in files:
@@ -115,15 +161,30 @@ class ToolRegistry:
         sent = None if capped == text else _content(capped, result.pictures)
         return Draft(message, wire_content=sent)
 
-    async def _result(self, name: str, arguments: str, context: ToolContext) -> ToolResult:
+    async def _result(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
         tool = self._tools.get(name)
         if tool is None:
             return _error(f"the tool {name!r} is no longer available; go on without it")
         try:
             values, problem = _parsed(arguments)
             problem = problem or problem_with(values, tool.schema.parameters)
-            if problem:
-                return _error(f"invalid arguments for {name}: {problem}")
+        except Exception as exc:  # noqa: BLE001 - a schema may be anything
+            return self._failed(name, exc)
+        if problem:
+            return _error(f"invalid arguments for {name}: {problem}")
+        if self._watcher is None:
+            return await self._ran(name, tool, values, context)
+        refusal = await self._watcher.before(call, values, context)
+        if refusal:
+            return _error(refusal)
+        result = await self._ran(name, tool, values, context)
+        return await self._watcher.after(call, values, context, result)
+
+    async def _ran(
+        self, name: str, tool: Tool, values: Mapping[str, Any], context: ToolContext
+    ) -> ToolResult:
+        try:
             seconds = self._deadline_of(tool)
             async with asyncio.timeout(seconds) as deadline:
                 return await tool.run(values, context)

@@ -147,6 +147,48 @@ async def test_wrong_arguments_are_named(arguments: str, expected: str) -> None:
     assert len(tool.got) == (1 if expected == "" else 0)
 
 
+class Watching:
+    """Forbids one call, changes the result of another."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.refusal = refusal
+        self.seen: list[Any] = []
+
+    async def before(
+        self, call: ToolCall, arguments: Mapping[str, Any], context: ToolContext
+    ) -> str:
+        self.seen.append(("before", call["id"], dict(arguments)))
+        return self.refusal
+
+    async def after(
+        self,
+        call: ToolCall,
+        arguments: Mapping[str, Any],
+        context: ToolContext,
+        result: ToolResult,
+    ) -> ToolResult:
+        self.seen.append(("after", result.text))
+        return ToolResult("changed")
+
+
+async def test_a_watcher_sees_every_call_that_runs() -> None:
+    registry, watching = ToolRegistry([Fixed(ToolResult("ran"))]), Watching()
+    registry.watched_by(watching)
+    assert await said(registry, call(arguments="{}")) == "changed"
+    assert watching.seen == [("before", "c1", {}), ("after", "ran")]
+    watching.seen.clear()
+    await said(registry, call(arguments="{"))  # never runs
+    assert watching.seen == []
+
+
+async def test_a_watcher_forbids_a_call() -> None:
+    tool = Fixed(ToolResult("ran"))
+    registry = ToolRegistry([tool])
+    registry.watched_by(Watching("not on a Sunday"))
+    assert "not on a Sunday" in await said(registry, call())
+    assert tool.got == []
+
+
 async def test_a_missing_argument_is_named() -> None:
     tool = Fixed(ToolResult("ran"), properties={"q": {"type": "string"}}, required=["q"])
     assert "'q' is missing" in await said(ToolRegistry([tool]))
