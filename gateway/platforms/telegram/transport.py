@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from gateway.platforms.telegram.values import json_integer
+
 if TYPE_CHECKING:
     from telegram.request import HTTPXRequest
 
     from gateway.platforms.telegram.client import TelegramSettings
 
 _DEFAULT_FLOOD_SECONDS = 30.0
-_LONGEST_DIGITS = 100
 
 
 def transport(
@@ -79,7 +80,7 @@ def tls_context() -> ssl.SSLContext:
 
 def _object(payload: bytes) -> dict[str, Any] | None:
     try:
-        body = json.loads(payload, parse_int=_integer)
+        body = json.loads(payload, parse_int=json_integer)
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
@@ -92,11 +93,6 @@ def _message_number(body: dict[str, Any]) -> Any:
 
 def _bare_message(number: int) -> dict[str, Any]:
     return {"message_id": number, "date": 0, "chat": {"id": 0, "type": "private"}}
-
-
-def _integer(digits: str) -> int | float:
-    """One absurd number is no reason not to read the rest; Python itself would give up on it."""
-    return int(digits) if len(digits) <= _LONGEST_DIGITS else float(digits)
 
 
 def _flood_seconds(payload: bytes) -> float:

@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 LARGEST_NUMBER = 2**53
+_LONGEST_DIGITS = 100
 _GENERAL_TOPIC = 1
 """Its messages name no topic, and nothing can be sent to it by this number."""
 _LATEST_DATE = 253_402_300_799  # the end of the year 9999
+
+
+def json_integer(digits: str) -> int | float:
+    """For the JSON reader: one absurd number is no reason not to read the rest.
+
+    Python itself would give up on it.
+    """
+    return int(digits) if len(digits) <= _LONGEST_DIGITS else float(digits)
 
 
 def identifier(value: object) -> str:

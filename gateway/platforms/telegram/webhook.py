@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import hmac
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -17,10 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
+from gateway.intake.keyed_locks import KeyedLocks
 from gateway.platforms.contract import PlatformState, PlatformUnavailable, Report
 from gateway.platforms.telegram import operator_text
 from gateway.platforms.telegram.convert import PLATFORM, chat_of
 from gateway.platforms.telegram.incoming import Incoming
+from gateway.platforms.telegram.values import json_integer
 from gateway.platforms.telegram.webhook_door import DoorSettings, Key, Parcel, WebhookDoor
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ LONGEST_WAIT_SECONDS = 120.0
 AGAIN_SECONDS = 5.0
 """Until Telegram is asked again after a question without an answer: that it can be reached is what
 owed answers wait for."""
-_LONGEST_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ class Webhook:
         self._clock = clock
         self._secret = settings.secret or secrets.token_urlsafe(32)
         self._url = f"{settings.url.rstrip('/')}/{name}"
-        self._queues = Queues()
+        self._order = KeyedLocks()
         self._store_down = False
         self._trouble = ""
         """What the last check found wrong at Telegram; "" : nothing."""
@@ -199,11 +197,11 @@ class Webhook:
             await self._incoming.set_aside(_text(parcel.body), "too large")
             return
         try:
-            update = json.loads(parcel.body, parse_int=_integer)
+            update = json.loads(parcel.body, parse_int=json_integer)
         except (ValueError, RecursionError) as error:
             await self._incoming.set_aside(_text(parcel.body), f"no JSON: {type(error).__name__}")
             return
-        async with self._queues.turn(chat_of(update) or ""):
+        async with self._order.hold(chat_of(update) or ""):
             await self._incoming.take(update)
 
     # --- how it goes
@@ -263,33 +261,5 @@ class Webhook:
             log.info("strangers at the webhook", extra={"requests": new})
 
 
-class Queues:
-    """Whoever comes for the same key takes turns, as they came."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, list[None]]] = {}
-
-    def __len__(self) -> int:
-        return len(self._locks)
-
-    @contextlib.asynccontextmanager
-    async def turn(self, key: str) -> AsyncIterator[None]:
-        """One's turn."""
-        lock, here = self._locks.setdefault(key, (asyncio.Lock(), []))
-        here.append(None)
-        try:
-            async with lock:
-                yield
-        finally:
-            here.pop()
-            if not here:
-                del self._locks[key]
-
-
 def _text(body: bytes) -> str:
     return body.decode("utf-8", "backslashreplace")
-
-
-def _integer(digits: str) -> int | float:
-    """One absurd number is no reason not to read the rest; Python itself would give up on it."""
-    return int(digits) if len(digits) <= _LONGEST_DIGITS else float(digits)

@@ -540,7 +540,7 @@ async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(post: 
             raise StoreUnavailable("disk full")
         return await real(outbox_id, drafts)
 
-    post.store.plan_parts = plan_parts  # type: ignore[assignment,method-assign]
+    post.store.plan_parts = plan_parts  # type: ignore[method-assign]
     await post.owe("one")
     while failures:
         await post.settle()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.intake.keyed_locks import KeyedLocks
 
@@ -52,3 +55,31 @@ async def test_a_failure_inside_lets_go() -> None:
         async with locks.hold("a"):
             raise ZeroDivisionError
     assert not locks.in_use
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20), st.data())
+def test_whoever_gives_up_turns_are_taken_as_they_came(keys: list[str], data: Any) -> None:
+    gone = data.draw(st.sets(st.integers(0, 19)))
+
+    async def scene() -> None:
+        locks, order, running = KeyedLocks(), list[tuple[str, int]](), set[str]()
+
+        async def one(n: int, key: str) -> None:
+            async with locks.hold(key):
+                assert key not in running, "one at a time"
+                running.add(key)
+                order.append((key, n))
+                await asyncio.sleep(0)
+                running.discard(key)
+
+        tasks = [asyncio.create_task(one(n, key)) for n, key in enumerate(keys)]
+        await asyncio.sleep(0)
+        for n in gone & set(range(len(tasks))):
+            tasks[n].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in "abc":
+            mine = [n for k, n in order if k == key]
+            assert mine == sorted(mine)
+        assert not locks.in_use
+
+    asyncio.run(scene())

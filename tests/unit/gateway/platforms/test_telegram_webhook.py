@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,6 @@ from gateway.platforms.telegram.incoming import Incoming
 from gateway.platforms.telegram.webhook import (
     STORE_DOWN,
     Health,
-    Queues,
     Webhook,
     WebhookInfo,
     WebhookSettings,
@@ -180,37 +178,6 @@ def test_the_name_of_the_hook() -> None:
     assert name != hook_name("123:other")
     assert len(name) == 40
     assert "token" not in name
-
-
-# --- whose turn it is ---------------------------------------------------------------------------
-
-
-@given(st.lists(st.sampled_from("abc"), max_size=20), st.data())
-def test_turns_are_taken_as_they_came(keys: list[str], data: Any) -> None:
-    gone = data.draw(st.sets(st.integers(0, 19)))
-
-    async def scene() -> None:
-        queues, order, running = Queues(), list[tuple[str, int]](), set[str]()
-
-        async def one(n: int, key: str) -> None:
-            async with queues.turn(key):
-                assert key not in running, "one at a time"
-                running.add(key)
-                order.append((key, n))
-                await asyncio.sleep(0)
-                running.discard(key)
-
-        tasks = [asyncio.create_task(one(n, key)) for n, key in enumerate(keys)]
-        await asyncio.sleep(0)
-        for n in gone & set(range(len(tasks))):
-            tasks[n].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for key in "abc":
-            mine = [n for k, n in order if k == key]
-            assert mine == sorted(mine)
-        assert len(queues) == 0
-
-    asyncio.run(scene())
 
 
 # --- what is said of it -------------------------------------------------------------------------
