@@ -8,13 +8,9 @@ from dataclasses import replace
 from agent.mail import InboxItem, InboxRecord
 from agent.messages import is_blank
 from gateway.delivery.splitting import utf16_len
+from gateway.intake.pastes import is_close, may_be_cut
 from gateway.intake.records import MESSAGE
 
-CLOSE_SECONDS = 3.0
-"""Pieces of one paste leave the client in one go; by the platform's clock, often in whole seconds.
-Nobody writes a text of that length so soon after another one."""
-NEAR_LIMIT = 0.75
-"""Clients rather cut at the end of a paragraph than in a word, and go back some way for it."""
 MOST_OF_ALBUM = 10
 """Pictures that an album holds on the platforms that have such a thing."""
 
@@ -33,7 +29,7 @@ def continues(pieces: Sequence[InboxItem], item: InboxItem) -> bool:
     return (
         _is_cut(last)
         and not _has_files(new)
-        and abs(new.sent_at - last.sent_at) <= CLOSE_SECONDS
+        and is_close(new.sent_at, last.sent_at)
         and _quote(new) in (None, _quote(pieces[0].record))
     )
 
@@ -70,10 +66,7 @@ def _eaten(last: InboxRecord, new: InboxRecord) -> str:
 
 def _is_cut(record: InboxRecord) -> bool:
     """Could the client have had to go on in another message?"""
-    limit = record.payload.get("text_limit")
-    if not isinstance(limit, int) or limit <= 0 or _has_files(record):
-        return False
-    return utf16_len(record.text) >= NEAR_LIMIT * limit
+    return not _has_files(record) and may_be_cut(record.text, record.payload.get("text_limit"))
 
 
 def _whose(record: InboxRecord) -> tuple[object, ...]:

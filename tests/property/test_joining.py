@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from agent.mail import InboxItem
 from gateway.delivery.splitting import utf16_len
+from gateway.intake.pastes import CLOSE_SECONDS
 from gateway.intake.records import COMMAND, MESSAGE, record_of
-from gateway.lanes.joining import CLOSE_SECONDS, continues, joined_text, may_go_on
+from gateway.lanes.joining import continues, joined_text, may_go_on
 from gateway.platforms.contract import Attachment
 from tests.fakes.platform import inbound
 

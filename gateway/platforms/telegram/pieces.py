@@ -10,12 +10,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gateway.intake.pastes import is_close, may_be_cut
 from gateway.platforms.contract import InboundMessage
 
-CLOSE_SECONDS = 3.0
-"""Pieces of one paste leave the app in one go; the dates are in whole seconds."""
-CUT_SHARE = 0.75
-"""Of the limit: apps rather cut at the end of a paragraph than in a word."""
 _KEPT = 1_000
 
 Place = tuple[str, str | None, str]
@@ -73,8 +70,7 @@ class Pieces:
             return False
         if message.message_id == newest.message_id:
             return True
-        cut_at = newest.cut_at
-        return cut_at is not None and abs(message.sent_at - cut_at) <= CLOSE_SECONDS
+        return newest.cut_at is not None and is_close(message.sent_at, newest.cut_at)
 
 
 def _place(message: InboundMessage) -> Place:
@@ -82,7 +78,6 @@ def _place(message: InboundMessage) -> Place:
 
 
 def _may_be_cut(message: InboundMessage) -> bool:
-    if message.text_limit is None or message.attachments or message.forwarded_from is not None:
+    if message.attachments or message.forwarded_from is not None:
         return False
-    units = len(message.text.encode("utf-16-le", "surrogatepass")) // 2
-    return units >= CUT_SHARE * message.text_limit
+    return may_be_cut(message.text, message.text_limit)
