@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +103,10 @@ class Step:
     callee: Callee
     call: Callable[[], Any]
     """May give something to wait for: it is waited for on its plugin's loop."""
+    then: Callable[[Any], Any] | None = None
+    """Makes of it what is wanted, on the same thread: what a plugin gives may be anything."""
+    within: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered on that thread; what has to be waited for runs within it as well."""
 
 
 class _Chain:
@@ -126,7 +131,9 @@ class _Chain:
             outcome: Any = None
             problem: BaseException | None = None
             try:
-                outcome = self._settled(step, step.call())
+                with step.within():
+                    given = self._settled(step, step.call())
+                outcome = given if step.then is None else step.then(given)
             except BaseException as exc:  # noqa: BLE001  (of others: SystemExit as well)
                 problem, outcome = exc, Raised(f"{step.callee.what} raised {type(exc).__name__}")
             with self._lock:
@@ -174,15 +181,23 @@ class PluginCalls:
         self._threads = threads or DaemonThreads(MANY, name="plugin code")
         self._loops = loops or PluginLoops()
 
-    async def one(self, callee: Callee, call: Callable[[], Any], seconds: float) -> Any:
-        """Call it once.
+    async def one(
+        self,
+        callee: Callee,
+        call: Callable[[], Any],
+        seconds: float,
+        *,
+        then: Callable[[Any], Any] | None = None,
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Any:
+        """Call it once; ``then`` and ``within`` as in `Step`.
 
         Raises:
             CallFailed: the matching class; it is logged already.
         """
         if callee.hangs:
             raise StillHangs(f"{callee.what} of plugin {callee.plugin} hangs")
-        outcomes = await self.each([Step(callee, call)], seconds, seconds)
+        outcomes = await self.each([Step(callee, call, then, within)], seconds, seconds)
         if not outcomes:
             raise TookTooLong(f"{callee.what} took longer than {seconds:g} s")
         given = outcomes[0][1]

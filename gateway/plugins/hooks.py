@@ -108,7 +108,11 @@ class HookDispatch:
         for occasion in occasions:
             copies = _Copies(occasion.history, loop) if occasion.history is not None else None
             for hook in self._in_force(occasion):
-                step = Step(self._callee(hook, occasion.name), _call_of(hook, occasion, copies))
+                step = Step(
+                    self._callee(hook, occasion.name),
+                    _call_of(hook, occasion, copies),
+                    within=occasion.where.bound,
+                )
                 names[id(step)] = occasion.name
                 steps.append(step)
         if not steps:
@@ -163,7 +167,6 @@ def _call_of(hook: Hook, occasion: Occasion, copies: _Copies | None) -> Callable
         offered = dict(occasion.payload)
         if copies is not None and (taken is None or HISTORY in taken):
             offered[HISTORY] = copies.one()
-        with occasion.where.bound():
-            return hook(**accepted(hook, offered))
+        return hook(**accepted(hook, offered))
 
     return call

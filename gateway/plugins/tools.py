@@ -1,0 +1,197 @@
+"""Owns plugins' tools as tools of ours: checked once at the start, run on threads of plugins."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.errors import ToolError
+from agent.messages import ToolSchema, clean_text
+from agent.ports import ToolContext, ToolResult
+from gateway.plugins.calling import (
+    Callee,
+    CallFailed,
+    PluginCalls,
+    StillHangs,
+    TookTooLong,
+    accepted,
+)
+from gateway.plugins.collected import PluginTool
+from gateway.plugins.whereabouts import Places
+
+log = logging.getLogger(__name__)
+
+SECONDS = 120.0
+"""For one call."""
+CHECK_SECONDS = 3.0
+"""For the question whether a tool can work."""
+MAX_RESULT_CHARS = 1_000_000
+"""Kept of a result; what the model is sent is capped by the registry."""
+MAX_SCHEMA_CHARS = 32_000
+MAX_TOOLS = 128
+MAX_DESCRIPTION_CHARS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTools:
+    """What the model is offered, and a line for each tool that it is not."""
+
+    tools: tuple[ForeignTool, ...] = ()
+    overriding: frozenset[str] = frozenset()
+    """Names of tools of ours whose place is taken."""
+    left_out: tuple[str, ...] = ()
+
+
+class ForeignTool:
+    """`agent.ports.PatientTool` by a plugin."""
+
+    deadline_seconds = None
+    """It keeps to `SECONDS` itself, by the gateway's clock."""
+
+    def __init__(
+        self, given: PluginTool, schema: ToolSchema, calls: PluginCalls, places: Places
+    ) -> None:
+        self._given = given
+        self._schema = schema
+        self._calls = calls
+        self._places = places
+        self._callee = Callee(given.plugin, f"tool {given.name}")
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._schema
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        where = self._places.of(context.conversation_id)
+        offered = {
+            "task_id": context.conversation_id,
+            "session_id": where.session_id,
+            "conversation_id": context.conversation_id,
+            "turn_id": context.turn_id,
+        }
+        handler = self._given.handler
+
+        def call() -> Any:
+            return handler(copy.deepcopy(dict(arguments)), **accepted(handler, offered))
+
+        name = self._given.name
+        try:
+            result: ToolResult = await self._calls.one(
+                self._callee, call, SECONDS, then=result_of, within=where.bound
+            )
+        except StillHangs:
+            raise ToolError(f"{name} hangs and can not be used now; go on without it") from None
+        except TookTooLong:
+            raise ToolError(f"{name} took longer than {SECONDS:g} s") from None
+        except CallFailed as exc:
+            why = f" ({exc})" if str(exc) else ""
+            raise ToolError(f"{name} failed{why}") from None
+        return result
+
+
+def result_of(given: Any) -> ToolResult:
+    """What a handler gave, as the model reads it. Runs on the plugin's thread: it may be anything.
+
+    Text stays as it is, also where it is JSON; all else becomes JSON.
+    """
+    if isinstance(given, str):
+        text = str(given)
+    elif given is None:
+        text = ""
+    else:
+        text = json.dumps(given, ensure_ascii=False, default=str)
+    if len(text) > MAX_RESULT_CHARS:
+        left_out = len(text) - MAX_RESULT_CHARS
+        return ToolResult(f"{text[:MAX_RESULT_CHARS]}\n[{left_out} characters more were let go]")
+    return ToolResult(text, is_error=_is_error(text))
+
+
+def _is_error(text: str) -> bool:
+    """The usual way of plugins to say that it did not work: an object that holds an ``error``."""
+    if not text.startswith("{") or '"error"' not in text or len(text) > 100_000:
+        return False
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return bool(isinstance(values, dict) and values.get("error") and set(values) <= _OF_ERRORS)
+
+
+_OF_ERRORS = {"error", "success", "ok", "details", "code", "hint"}
+
+
+async def ready_tools(
+    given: Sequence[PluginTool],
+    calls: PluginCalls,
+    places: Places,
+    env: Mapping[str, str],
+) -> ReadyTools:
+    """Ask each once whether it can work. Which tools there are stays so until the next start."""
+    ready: list[ForeignTool] = []
+    overriding: set[str] = set()
+    left_out: list[str] = []
+    for tool in given:
+        why, schema = await _looked_at(tool, calls, env)
+        if not why and len(ready) >= MAX_TOOLS:
+            why = f"there are {MAX_TOOLS} tools of plugins already"
+        if why or schema is None:
+            left_out.append(f"plugin {tool.plugin}: tool {tool.name} is not offered: {why}")
+            log.warning(
+                "tool of a plugin is not offered",
+                extra={"plugin": tool.plugin, "tool": tool.name, "reason": why},
+            )
+            continue
+        ready.append(ForeignTool(tool, schema, calls, places))
+        if tool.override:
+            overriding.add(tool.name)
+    return ReadyTools(tuple(ready), frozenset(overriding), tuple(left_out))
+
+
+async def _looked_at(
+    tool: PluginTool, calls: PluginCalls, env: Mapping[str, str]
+) -> tuple[str, ToolSchema | None]:
+    """(why it can not be offered, what the model is told of it)."""
+    unset = [name for name in tool.requires_env if not env.get(name, "").strip()]
+    if unset:
+        return f"environment variables are not set: {', '.join(unset)}", None
+    callee = Callee(tool.plugin, f"check of tool {tool.name}")
+    try:
+        schema: ToolSchema | None = await calls.one(callee, lambda: schema_of(tool), CHECK_SECONDS)
+        if schema is None:
+            return "its schema is no JSON schema of an object", None
+        works = tool.check is None or await calls.one(callee, tool.check, CHECK_SECONDS, then=bool)
+    except CallFailed as exc:
+        return str(exc), None
+    return ("" if works else "its own check says that it can not work now"), schema
+
+
+def schema_of(tool: PluginTool) -> ToolSchema | None:
+    """A copy that the plugin can not change any more; None: it can not be used.
+
+    A prefix that changed by itself would never be read from a cache.
+    """
+    try:
+        text = json.dumps(tool.schema)
+        parameters = json.loads(text)["parameters"]
+    except (TypeError, ValueError, RecursionError, KeyError):
+        return None
+    if len(text) > MAX_SCHEMA_CHARS or not isinstance(parameters, dict):
+        return None
+    parameters.setdefault("type", "object")
+    properties = parameters.setdefault("properties", {})
+    required = parameters.get("required", [])
+    fits = (
+        parameters["type"] == "object"
+        and isinstance(properties, dict)
+        and all(isinstance(value, dict) for value in properties.values())
+        and isinstance(required, list)
+        and all(isinstance(name, str) for name in required)
+    )
+    if not fits:
+        return None
+    described = str(tool.schema.get("description") or tool.name)
+    return ToolSchema(tool.name, clean_text(described)[:MAX_DESCRIPTION_CHARS], parameters)
