@@ -235,6 +235,8 @@ class TurnOpening:
     message: Draft
     prefix: SessionPrefix
     """For the first session, if the key has no conversation yet."""
+    brought: str = ""
+    """For a retry: what rides in its message in place of what did before (`agent.brought`)."""
 
 
 @dataclass(frozen=True, slots=True)

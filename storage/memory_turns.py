@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from agent.brought import anew
 from agent.errors import SessionEnded, StaleTurn
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Row
@@ -64,7 +65,7 @@ class MemoryTurns:
         if tip is None or not removed:
             return None
         first, *steered = said_by_person(removed)
-        return self._begin(tip, opening, first, steered)
+        return self._begin(tip, opening, anew(first, opening.brought), steered)
 
     def begin_turn(self, opening: TurnOpening) -> TurnTicket:
         claimed = self._claimed_turn(opening)

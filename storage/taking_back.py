@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.brought import anew
 from agent.errors import StaleTurn
 from agent.lineages import Answering, Undone
 from agent.messages import Row
@@ -65,4 +66,4 @@ def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
         return None
     faultpoint("retry.took_back")
     first, *further = said_by_person(removed)
-    return turns.begin(tx, tip, opening, first, further)
+    return turns.begin(tx, tip, opening, anew(first, opening.brought), further)

@@ -12,8 +12,9 @@ from agent.lineages import Lineages
 from agent.mail import Button, InboxRecord, OutboxItem
 from agent.model_metadata import Triggers
 from agent.prompt_caching import CacheTtl
-from agent.sessions import LoadedSession, SessionPrefix
+from agent.sessions import Conversation, LoadedSession, Session, SessionPrefix
 from agent.store_ports import Archive, SessionStore
+from agent.turn_companions import Boundary, BoundaryReason
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.listings import Listings
@@ -62,6 +63,10 @@ class Status(Protocol):
         ...
 
 
+async def _nobody(boundary: Boundary) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class CommandHost:
     """What commands work on."""
@@ -85,6 +90,8 @@ class CommandHost:
     """None: there is no process of its own that could be started again."""
     approvals: ApprovalDesk | None = None
     """None: nothing ever has to be allowed."""
+    crossed: Callable[[Boundary], Awaitable[None]] = _nobody
+    """Who rides along with turns is told where a person has led a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +175,18 @@ async def tip(host: CommandHost, call: Call) -> LoadedSession | None:
 def counted(number: int, what: str, many: str = "") -> str:
     """A number with its noun."""
     return f"1 {what}" if number == 1 else f"{number:,} {many or f'{what}s'}"
+
+
+def boundary(
+    reason: BoundaryReason, call: Call, old: Conversation | None, new: Session
+) -> Boundary:
+    """What a command has led its place to; ``old``: where it led before."""
+    return Boundary(
+        reason,
+        call.key,
+        call.record.owner,
+        old.id if old else "",
+        old.tip_session_id if old else "",
+        new.conversation_id,
+        new.id,
+    )

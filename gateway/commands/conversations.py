@@ -12,7 +12,7 @@ from agent.mail import Button
 from agent.sessions import SearchScope
 from gateway import texts
 from gateway.commands import lineage_text
-from gateway.commands.contract import Call, CommandHost, Said
+from gateway.commands.contract import Call, CommandHost, Said, boundary
 from gateway.intake.keys import is_personal
 
 LISTED = 10
@@ -75,9 +75,10 @@ async def _lead(host: CommandHost, call: Call, info: ConversationInfo) -> str:
     if elsewhere and (host.busy(info.session_key) or host.waiting(info.session_key)):
         return lineage_text.BUSY_ELSEWHERE
     try:
-        await host.lineages.resume(call.key, info.id)
+        session = await host.lineages.resume(call.key, info.id)
     except StaleTurn:
         return lineage_text.BUSY_ELSEWHERE
+    await host.crossed(boundary("resume", call, here, session))
     return lineage_text.resumed(info, call.record.received_at, moved=elsewhere)
 
 

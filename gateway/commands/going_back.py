@@ -10,7 +10,14 @@ from agent.mail import OutboxDraft
 from agent.messages import is_real_user, text_of
 from gateway import texts
 from gateway.commands import lineage_text
-from gateway.commands.contract import Answer, AskAgain, Call, CommandHost, Settled
+from gateway.commands.contract import (
+    Answer,
+    AskAgain,
+    Call,
+    CommandHost,
+    Settled,
+    boundary,
+)
 from gateway.intake.records import answer_to
 
 
@@ -35,6 +42,8 @@ async def undo(host: CommandHost, call: Call) -> Answer:
         )
     except StaleTurn:
         return texts.STILL_RUNNING
+    if undone.removed:
+        await host.crossed(boundary("undo", call, conversation, undone.session))
     return Settled(undone.owed)
 
 

@@ -8,7 +8,7 @@ from agent.model_metadata import Triggers, estimate_prefix_tokens
 from agent.sessions import EndReason, LoadedSession, Session
 from gateway import texts
 from gateway.commands import lineage_text
-from gateway.commands.contract import Call, CommandHost, tip
+from gateway.commands.contract import Call, CommandHost, boundary, tip
 
 HOLD_RATIO = 0.80
 """How much of the window a conversation may fill whose compression was undone."""
@@ -94,6 +94,8 @@ async def branch(host: CommandHost, call: Call) -> str:
         fork = await host.lineages.branch(session.id, call.key, call.record.owner)
     except SessionEnded:
         return lineage_text.NOTHING_TO_BRANCH
+    old = await host.sessions.conversation(session.conversation_id)
+    await host.crossed(boundary("branch", call, old, fork))
     return lineage_text.branched(fork.title, session.conversation_id)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from gateway import texts
-from gateway.commands.contract import Call, CommandHost
+from gateway.commands.contract import Call, CommandHost, boundary
 
 
 async def new(host: CommandHost, call: Call) -> str:
     """Lead this place to a new, empty conversation."""
     old = await host.sessions.conversation_for_key(call.key)
-    await host.sessions.start_conversation(
+    fresh = await host.sessions.start_conversation(
         call.key, call.record.owner, host.prefix_for(call.record.address.platform)
     )
     if old is not None:
-        host.compactors.forget(old.id)
+        host.compactors.succeed(old.id, fresh.conversation_id)
+    await host.crossed(boundary("reset", call, old, fresh))
     alone = old is not None and call.record.payload.get("chat_kind") == "direct"
     return texts.NEW_CONVERSATION_ALONE if alone else texts.NEW_CONVERSATION
 

@@ -36,3 +36,8 @@ def is_personal(key: str) -> bool:
 def owner_of(message: InboundMessage) -> str:
     """The sender as the store names people."""
     return f"{message.platform}:{message.sender_id}"
+
+
+def place_for(owner: str, key: str, *, direct: bool) -> str:
+    """Whose lasting things may be seen in a conversation (`agent.ports.ToolContext.place`)."""
+    return owner if direct else key

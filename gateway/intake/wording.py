@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
+from agent.brought import CLOSING, OPENING
 from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
 from gateway.platforms.contract import Attachment, InboundMessage
 
@@ -22,7 +23,16 @@ ENCLOSED = "[attached "
 """So begins what is said of a file (`gateway.turns.enclosed`)."""
 HEARD = "[heard in it, by a machine: "
 """So begins what a voice message says (`gateway.turns.hearing`)."""
-_OPENINGS = (_SIGNED, _QUOTED, _FORWARDED, ENCLOSED, HEARD, SUMMARY_HEADER.rstrip("]"))
+_OPENINGS = (
+    _SIGNED,
+    _QUOTED,
+    _FORWARDED,
+    ENCLOSED,
+    HEARD,
+    SUMMARY_HEADER.rstrip("]"),
+    OPENING,
+    CLOSING.rstrip("]"),
+)
 """How lines begin that nobody but us may write."""
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
 
@@ -83,12 +93,13 @@ def user_draft(
         lines.append(f"{_QUOTED}{quoted_words(quoted_text, MAX_QUOTE_CHARS)}]")
     if forwarded_from is not None:
         lines.append(f"{_FORWARDED}{quoted_name(forwarded_from)}]")
-    sent = "\n".join([*lines, _set_off(said)])
+    sent = "\n".join([*lines, set_off(said)])
     message = {"role": "user", "content": said}
     return Draft(message, wire_content=sent if sent != said else None)  # type: ignore[arg-type]
 
 
-def _set_off(text: str) -> str:
+def set_off(text: str) -> str:
+    """Foreign words with every line marked that looks like one of ours."""
     pieces = _LINE_ENDS.split(text)
     return "".join(f"> {piece}" if _looks_ours(piece) else piece for piece in pieces)
 

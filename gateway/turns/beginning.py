@@ -14,6 +14,7 @@ from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery
 from gateway.tasks import Completed, StopReason, StopSignal, run_stoppable
+from gateway.turns.companions import Companions
 from gateway.turns.enclosed import NOTHING, Enclosed
 from gateway.turns.enclosures import Enclosures, has_enclosures
 from gateway.turns.failures import words_for
@@ -40,6 +41,7 @@ class Beginning:
         *,
         accounts: Accounts | None,
         enclosures: Enclosures | None,
+        companions: Companions,
         stop_grace_seconds: float,
     ) -> None:
         self._sessions = sessions
@@ -49,6 +51,7 @@ class Beginning:
         self._clock = clock
         self._accounts = accounts
         self._enclosures = enclosures
+        self._companions = companions
         self._stop_grace_seconds = stop_grace_seconds
 
     async def is_refused(self, items: Sequence[InboxItem], stop: StopSignal) -> bool:
@@ -59,6 +62,19 @@ class Beginning:
         if refusal is not None:
             await self._answer(items, refusal, "notice", stop)
         return refusal is not None
+
+    async def filled(
+        self, items: Sequence[InboxItem], stop: StopSignal
+    ) -> tuple[Sequence[InboxItem], Enclosed, str] | None:
+        """`enclosed`, and beside it what the companions of turns bring along, fenced."""
+        async with self._companions.asked(items) as brought:
+            found = await self.enclosed(items, stop)
+            return None if found is None else (*found, await brought)
+
+    async def brought_again(self, items: Sequence[InboxItem]) -> str:
+        """What companions bring along for the message that a retry asks again."""
+        async with self._companions.asked(items, again=True) as brought:
+            return await brought
 
     async def enclosed(
         self, items: Sequence[InboxItem], stop: StopSignal

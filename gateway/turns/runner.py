@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
+from agent.brought import onto
 from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
@@ -17,7 +18,6 @@ from agent.ports import Clock, Steering
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
-    SessionPrefix,
     TurnOpening,
     TurnOutcome,
     TurnTicket,
@@ -29,15 +29,25 @@ from gateway.delivery.outbox import Delivery
 from gateway.delivery.preview import Preview, Previews
 from gateway.logs import about
 from gateway.tasks import Completed, StopReason, StopSignal, finish, run_stoppable
+from gateway.turns.aftermath import Aftermath
 from gateway.turns.beginning import Beginning
 from gateway.turns.compactors import CompactorCache
+from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.failures import failed
 from gateway.turns.refreeze import Refreezer
-from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling, report
+from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling
 from gateway.turns.sheltering import ShelteredCompactor
 from gateway.turns.storing import GaveUp
-from gateway.turns.task import AgentLoop, ApproverFor, Collected, Hygiene, Task, TurnSettings
+from gateway.turns.task import (
+    AgentLoop,
+    ApproverFor,
+    Collected,
+    Hygiene,
+    PrefixFor,
+    Task,
+    TurnSettings,
+)
 from gateway.turns.words import said
 
 log = logging.getLogger(__name__)
@@ -57,11 +67,12 @@ class TurnRunner:
         loop: AgentLoop,
         hygiene: Hygiene,
         compactors: CompactorCache,
-        prefix_for: Callable[[str], SessionPrefix],
+        prefix_for: PrefixFor,
         delivery: Delivery,
         clock: Clock,
         accounts: Accounts | None = None,
         enclosures: Enclosures | None = None,
+        companions: Companions | None = None,
         previews: Previews | None = None,
         settings: TurnSettings | None = None,
         approver_for: ApproverFor | None = None,
@@ -73,11 +84,10 @@ class TurnRunner:
 
         ``accounts``: who may begin a turn, and what they are told about money; None: anybody.
         ``enclosures``: takes in the files on messages; None: they are not looked at.
+        ``companions``: what rides along with turns; None: nothing does.
         ``approver_for``: whom tools ask before they act; None: nobody, so they do not.
         ``previews``: shows answers while they are written; None: nothing does.
-        ``on_over``: told of each conversation whose turn has ended.
-        ``on_ended``: told how each turn ended, and how many seconds it took.
-        ``on_answered``: told of each that came to its normal end, when its answer is handed over.
+        ``on_over``, ``on_ended``, ``on_answered``: see `Aftermath`.
         """
         self._sessions = sessions
         self._lineages = lineages
@@ -92,9 +102,8 @@ class TurnRunner:
         self._accounts = accounts
         self._previews = previews
         self._approver_for = approver_for
-        self._on_over = on_over
-        self._on_ended = on_ended
-        self._on_answered = on_answered
+        companions = companions or Companions((), sessions, prefix_for)
+        self._aftermath = Aftermath(companions, on_over, on_ended, on_answered)
         self._settings = settings or TurnSettings()
         self._beginning = Beginning(
             sessions,
@@ -104,6 +113,7 @@ class TurnRunner:
             clock,
             accounts=accounts,
             enclosures=enclosures,
+            companions=companions,
             stop_grace_seconds=self._settings.stop_grace_seconds,
         )
 
@@ -114,13 +124,13 @@ class TurnRunner:
         if await self._beginning.is_refused(items, stop):
             return
         observer = Collected()
-        found = await self._beginning.enclosed(items, stop)
+        found = await self._beginning.filled(items, stop)
         if found is None:
             return  # rows that stay new have their files fetched again at the next start
-        items, enclosed = found
+        items, enclosed, brought = found
         for notice in enclosed.notices:
             observer.on_notice(notice)
-        opening = self._opening(items, enclosed.on(said(items)))
+        opening = self._opening(items, onto(enclosed.on(said(items)), brought))
         ticket = await self._beginning.begun(
             items, stop, lambda: self._sessions.begin_turn(opening)
         )
@@ -135,7 +145,8 @@ class TurnRunner:
         items = (item,)
         if await self._beginning.is_refused(items, stop):
             return
-        opening = self._opening(items, said(items))
+        brought = await self._beginning.brought_again(items)
+        opening = replace(self._opening(items, said(items)), brought=brought)
         ticket = await self._beginning.begun(
             items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING
         )
@@ -213,12 +224,7 @@ class TurnRunner:
             return
         except GaveUp:
             return  # it stays a running turn, and is resumed at the next start
-        seconds = self._clock.monotonic() - started
-        report(ending, seconds)
-        self._on_ended(ending.outcome, seconds)
-        self._on_over(ticket.conversation_id)
-        if ending.outcome == "done" and ending.result is not None:
-            self._on_answered(ticket.conversation_id, ending.result)
+        await self._aftermath.of(task, ending, self._clock.monotonic() - started)
 
     def _shown(self, task: Task) -> AbstractAsyncContextManager[Preview | None]:
         if self._previews is None:

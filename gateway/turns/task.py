@@ -12,8 +12,9 @@ from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, InboxRecord
 from agent.messages import Row
 from agent.ports import Compactor, Steering, ToolContext, TurnObserver
-from agent.sessions import LoadedSession, TurnTicket
+from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from agent.tools.registry import files_of
+from gateway.intake.keys import place_for
 from gateway.tasks import StopSignal
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class AgentLoop(Protocol):
 
 ApproverFor = Callable[[InboxRecord, str, StopSignal], Approver]
 """Who asks the sender of a row, for a turn of this conversation with this signal."""
+PrefixFor = Callable[[str], SessionPrefix]
+"""What a new session on this platform begins with."""
 Hygiene = Callable[
     [LoadedSession, Compactor, Callable[[str], None]], Coroutine[None, None, LoadedSession]
 ]
@@ -123,6 +126,6 @@ class Task:
             direct_chat=direct,
             turn_id=self.ticket.turn_id,
             user_row_id=self.ticket.user_row_id,
-            place=self.owner if direct else record.session_key,
+            place=place_for(self.owner, record.session_key, direct=direct),
             approver=self.approver,
         )

@@ -35,6 +35,7 @@ from gateway.platforms.contract import Platform, PlatformState
 from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
+from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.wiring.answering import (
     Answering,
@@ -146,10 +147,14 @@ def assemble(
     enclosures = Enclosures(
         serving, attachments, clock, pictures=pictures, transcriber=around.transcriber
     )
-    turns = build_turns(ground, answering, books, background, outward, enclosures)
+    # In this order they are asked, and so their words stand in a message.
+    companions = Companions((), store, answering.prefix_for)
+    turns = build_turns(ground, answering, books, background, outward, enclosures, companions)
     policies = build_policies(config, {*platforms, CONSOLE})
     restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
-    inward = build_inward(ground, answering, books, outward, turns, policies, report, restarts)
+    inward = build_inward(
+        ground, answering, books, outward, turns, policies, report, restarts, companions
+    )
     console = build_console(ground, inward, outward)
     serving[CONSOLE] = console
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]

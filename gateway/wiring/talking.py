@@ -27,6 +27,7 @@ from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform
 from gateway.restarting import RestartDesk
+from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
@@ -83,6 +84,7 @@ def build_turns(
     background: Background,
     outward: Outward,
     enclosures: Enclosures,
+    companions: Companions,
 ) -> TurnRunner:
     """What carries one turn from its messages to its answer."""
     store, streaming = ground.store, ground.config.gateway.streaming
@@ -98,6 +100,7 @@ def build_turns(
         clock=ground.clock,
         accounts=books.accounts,
         enclosures=enclosures,
+        companions=companions,
         previews=outward.delivery.previews(store) if streaming else None,
         approver_for=outward.approvals.approver,
         on_over=background.ahead.turn_over,
@@ -115,6 +118,7 @@ def build_inward(
     policies: Mapping[str, PlatformPolicy],
     report: SelfReport,
     restarts: RestartDesk,
+    companions: Companions,
 ) -> Inward:
     """From the gate to the lanes; commands get at what they work on."""
     store, clock, rules = ground.store, ground.clock, ground.config.gateway
@@ -145,6 +149,7 @@ def build_inward(
             busy_mode=rules.busy_mode,
             restarts=restarts,
             approvals=outward.approvals,
+            crossed=companions.crossed,
         ),
         gate=gate,
         mailbox=store,

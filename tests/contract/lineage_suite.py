@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent.brought import fenced, onto
 from agent.errors import SessionEnded, SessionNotFound, StaleTurn
 from agent.lineages import Answering, UncompressRequest, Undone
 from agent.mail import OutboxDraft
@@ -511,6 +513,22 @@ class RetryContract:
         await store.finish_turn(ticket, ticket.session_id, "done", final=said("better"))
         with pytest.raises(StaleTurn):
             await store.retry(opening)
+
+    async def test_what_rides_in_it_is_brought_anew(self, store: Store) -> None:
+        old, new = fenced("notes", "- old"), fenced("notes", "- new")
+        asked = onto(Draft({"role": "user", "content": "u1"}), old)
+        first = await begin(store, message=asked)
+        await store.finish_turn(first, first.session_id, "done")
+        again = TurnOpening(KEY, OWNER, (), user(""), PREFIX, brought=new)
+        ticket = await store.retry(again)
+        assert ticket is not None
+        (row,) = await store.active_rows(ticket.session_id)
+        assert (row.message["content"], row.wire_content) == ("u1", f"{new}u1")
+        await store.finish_turn(ticket, ticket.session_id, "done")
+        ticket = await store.retry(replace(again, brought=""))
+        assert ticket is not None
+        (row,) = await store.active_rows(ticket.session_id)
+        assert (row.message["content"], row.wire_content) == ("u1", None)
 
     async def test_nothing_to_ask_again(self, store: Store) -> None:
         opening = TurnOpening(KEY, OWNER, (), user("not used"), PREFIX)

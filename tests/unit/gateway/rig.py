@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -26,6 +26,7 @@ from agent.ports import (
 from agent.prices import price_table
 from agent.prompt_caching import CacheTtl
 from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
+from agent.turn_companions import TurnCompanion
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
@@ -40,6 +41,7 @@ from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
 from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
+from gateway.turns.companions import Companions
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Settling
 from storage.memory import MemoryStore
@@ -202,6 +204,8 @@ class Rig:
     agent_hygiene: Any = None
     compactors: Any = None
     usd_per_user_day: float | None = None
+    companions: Sequence[TurnCompanion] = ()
+    """What rides along with turns."""
     busy_mode: Any = "queue"
 
     def __init__(
@@ -263,6 +267,7 @@ class Rig:
         if self.compactors is None:
             self.compactors = CompactorCache(lambda _: self.compactor)
         self.restarts = RestartDesk(self.store, possible=True)
+        riding = Companions(self.companions, self.store, self.prefix_for)
         self.turns = TurnRunner(
             sessions=self.store,
             lineages=self.store,
@@ -276,6 +281,7 @@ class Rig:
             accounts=self.accounts,
             previews=self.delivery.previews(self.store),
             approver_for=self.approvals.approver,
+            companions=riding,
         )
         self.dispatch = Dispatch(
             lanes=self.lanes,
@@ -296,6 +302,7 @@ class Rig:
                 busy_mode=self.busy_mode,
                 restarts=self.restarts,
                 approvals=self.approvals,
+                crossed=riding.crossed,
             ),
             gate=self.gate,
             mailbox=self.store,
