@@ -6,7 +6,9 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -197,6 +199,22 @@ def install(model: SideModel | None, *, tasks: Mapping[str, TaskSettings] | None
         _backend = None if model is None else _Backend(model, dict(tasks or {}))
 
 
+_charged: ContextVar[tuple[str, Purpose] | None] = ContextVar("who pays", default=None)
+
+
+@contextmanager
+def charged_to(conversation_id: str, purpose: Purpose = "other") -> Iterator[None]:
+    """What `call_llm` is asked inside is on this conversation's account.
+
+    For whoever runs code of plugins for a conversation, on the thread that runs it.
+    """
+    token = _charged.set((conversation_id, purpose))
+    try:
+        yield
+    finally:
+        _charged.reset(token)
+
+
 def call_llm(
     task: str | None = None,
     *,
@@ -236,7 +254,10 @@ def call_llm(
         raise ModelAuthError("no model is configured for side tasks")
     settings = backend.settings(task)
     system, prompt = _flattened(messages)
-    response = backend.model.complete(
+    model_of_account, account = backend.model, _charged.get()
+    if account is not None and isinstance(model_of_account, LoopSideModel):
+        model_of_account = model_of_account.on_account(*account)
+    response = model_of_account.complete(
         system=system,
         prompt=prompt,
         max_tokens=max_tokens or DEFAULT_MAX_TOKENS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import tempfile
@@ -15,10 +16,13 @@ from plugins.hermes_compat.host import config_file
 log = logging.getLogger(__name__)
 
 _lock = threading.RLock()
+_last: tuple[tuple[str, int, int, int], dict[str, Any]] | None = None
+"""(which file it was, what stood in it): some plugins read it with each call."""
 
 
 def read() -> dict[str, Any]:
-    """All of it; ``{}`` where there is none, or none that can be read."""
+    """All of it, a dict of the caller's own; ``{}`` where there is none that can be read."""
+    global _last
     # Suites run without our dependencies: there is no configuration to be read there either.
     try:
         import yaml  # noqa: PLC0415
@@ -27,13 +31,17 @@ def read() -> dict[str, Any]:
     file = config_file()
     try:
         with _lock:
-            found = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+            facts = file.stat()
+            which = (str(file), facts.st_ino, facts.st_mtime_ns, facts.st_size)
+            if _last is None or _last[0] != which:
+                found = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+                _last = which, found if isinstance(found, dict) else {}
+            return copy.deepcopy(_last[1])
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         log.warning("the plugins' copy of the configuration can not be read: %s", exc)
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def write(configuration: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.auxiliary_client import LoopSideModel
+from agent.auxiliary_client import LoopSideModel, call_llm, charged_to, install
 from agent.errors import ModelOverloaded, ModelTimeout, SessionEnded, StoreUnavailable
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.llm.background import in_daemon_thread
@@ -194,3 +194,32 @@ async def test_a_ledger_that_fails_costs_no_summary(
     response = await Desk(rig.store, ScriptedModel(answer("sum", usage=TOOK))).ask()
     assert response.message["content"] == "sum"
     assert "missing in the ledger" in caplog.text
+
+
+async def test_what_plugins_ask_is_on_the_account_of_the_conversation_they_run_for(
+    rig: Rig,
+) -> None:
+    await rig.begin()
+    model = ScriptedModel(*[answer("x", usage=TOOK)] * 3)
+    install(LoopSideModel(model, asyncio.get_running_loop(), ledger=rig.store))
+
+    def ask() -> None:
+        call_llm("lcm_summary", messages=[{"role": "user", "content": "x"}])
+
+    def run_for_a_conversation() -> None:
+        with charged_to("c_1", "summary"):
+            ask()
+        with charged_to("c_1"):
+            ask()
+        ask()
+
+    try:
+        await in_daemon_thread(run_for_a_conversation, "test-side")
+    finally:
+        install(None)
+    lines = await rig.store.ledger_lines(LedgerScope())
+    assert {(line.owner, line.purpose, line.requests) for line in lines} == {
+        ("test:1", "summary", 1),
+        ("test:1", "other", 1),
+        ("", "other", 1),
+    }

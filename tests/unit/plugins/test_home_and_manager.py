@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.plugins.collected import Collected
+from gateway.plugins.context import PluginContext
 from gateway.plugins.discovery import Found, Role, Source
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.manifest import Manifest
+from gateway.plugins.settings import PluginSettings
+from gateway.plugins.taken import TakenNames
 from plugins import hermes_compat
 
 
@@ -78,6 +82,19 @@ def test_a_configuration_that_is_none_is_empty(home: Path, text: str) -> None:
     assert module("hermes_cli.config").load_config() == {}
 
 
+def test_what_a_plugin_has_written_itself_is_read_the_next_time(home: Path) -> None:
+    config, file = module("hermes_cli.config"), home / "config.yaml"
+    for text, found in (("a: 1\n", 1), ("a: 2\n", 2), ("a: 33\n", 33)):
+        new = home / "new"  # as many do: beside it, then into its place
+        new.write_text(text)
+        new.replace(file)
+        assert config.load_config() == {"a": found}
+    config.save_config({"a": 4})
+    assert config.load_config() == {"a": 4}
+    file.unlink()
+    assert config.load_config() == {}
+
+
 def test_what_was_loaded_may_be_changed(home: Path) -> None:
     (home / "config.yaml").write_text("a: {b: 1}\n")
     config = module("hermes_cli.config")
@@ -125,6 +142,14 @@ def test_the_manager_is_ours_and_its_hooks_are_the_live_ones(home: Path) -> None
     found = module("hermes_cli.plugins").get_plugin_manager()
     found._hooks["post_llm_call"] = [print]
     assert manager.hooks == {"post_llm_call": [print]}
+
+
+def test_our_context_is_what_plugins_take_it_for(home: Path) -> None:
+    found = Found("x", Source.USER, Role.GENERAL, Manifest("x", key="x"))
+    names = TakenNames(tools=[], commands=[], platforms=[])
+    ctx = PluginContext(found, Collected(), PluginSettings(), names)
+    assert isinstance(ctx, module("hermes_cli.plugins").PluginContext)
+    assert not isinstance(object(), module("hermes_cli.plugins").PluginContext)
 
 
 def test_missing_packages_of_a_plugin_are_named_and_not_installed(home: Path) -> None:
