@@ -20,6 +20,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
+from agent.memory.notes import NoteStore
 from agent.messages import Draft, Row
 from agent.pairings import Pairings
 from agent.ports import Usage
@@ -525,7 +526,7 @@ class Archive(LedgerReader, Protocol):
         ...
 
 
-class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Remembered, Protocol):
+class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Remembered, NoteStore, Protocol):
     """All of it, with its life."""
 
     async def identity(self) -> str:

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
+from agent.brought import without
 from agent.errors import ImportRefused
 from agent.exchange.records import (
     Portable,
@@ -24,7 +25,7 @@ from agent.exchange.references import (
     renamed_content,
     renamed_manifest,
 )
-from agent.messages import Draft, Message, Row
+from agent.messages import Content, Draft, Message, Row
 from agent.sessions import Session
 from storage import sessions
 from storage.codec import ROW_COLUMNS, clean, decode_row, dump_json, encode
@@ -154,7 +155,7 @@ def _message(row: Row, active: bool, compacted: bool, numbers: _Numbers) -> Port
         created_at=row.created_at,
         role=message["role"],
         content=renamed_content(message["content"], row.kind, numbers.of),
-        wire_content=renamed_content(row.wire_content, row.kind, numbers.of),
+        wire_content=renamed_content(_sent(row), row.kind, numbers.of),
         tool_calls=tuple(message.get("tool_calls") or ()),
         tool_call_id=message.get("tool_call_id"),
         tool_name=message.get("name"),
@@ -162,6 +163,14 @@ def _message(row: Row, active: bool, compacted: bool, numbers: _Numbers) -> Port
         kind=row.kind,
         origin=numbers.origin(row),
     )
+
+
+def _sent(row: Row) -> Content:
+    """As it was sent, without what only rode in it: memory goes its own ways."""
+    bare = without(row.wire_content)
+    if bare is row.wire_content:
+        return bare
+    return None if bare == row.message["content"] else bare
 
 
 # --- in -----------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
+from agent.memory.notes import Note, Written
 from agent.messages import Draft, Message, Row, clean_text
 from agent.model_metadata import estimate_message_tokens
 from agent.pairings import Approval, PairingBook, PairingRequest
@@ -59,6 +60,7 @@ from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_moves import MemoryMoves
+from storage.memory_notes import MemoryNotes
 from storage.memory_pairings import MemoryPairings
 from storage.memory_prepared import MemoryShelf
 from storage.memory_sessions import MemorySessions
@@ -90,7 +92,8 @@ class MemoryStore:
         self._pairings = MemoryPairings(clock.now)
         self._facts: dict[str, str] = {}
         self._mail = MemoryMailbox(self._tables.today)
-        self._moves = MemoryMoves(self._tables, self._mail)
+        self._notes = MemoryNotes(clock.now, lambda key: key_of_today(key, self._tables.today))
+        self._moves = MemoryMoves(self._tables, self._mail, self._notes)
         self._archive = MemoryArchive(self._tables)
         self._turns = MemoryTurns(
             self._tables, self._lineages, self._ledger, self._mail, clock, ids, set_aside_notice
@@ -173,6 +176,19 @@ class MemoryStore:
 
     async def pairings(self) -> PairingBook:
         return self._pairings.book()
+
+    # notes
+
+    async def notes(self, place: str) -> Sequence[Note]:
+        return self._notes.notes(place)
+
+    async def remember_note(
+        self, place: str, owner: str, text: str, *, replaces: int | None = None
+    ) -> Written:
+        return self._notes.remember_note(place, owner, text, replaces)
+
+    async def forget_note(self, place: str, number: int) -> Note | None:
+        return self._notes.forget_note(place, number)
 
     # lineages
 

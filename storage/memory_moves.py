@@ -7,26 +7,29 @@ from dataclasses import replace
 
 from agent.mail import Address
 from storage.memory_mailbox import MemoryMailbox
+from storage.memory_notes import MemoryNotes
 from storage.memory_tables import OPEN_STATES, MemoryTables
 from storage.places import keys_of_chat, moved_keys
 
 
 class MemoryMoves:
-    """Over the tables and the mail, which both name chats."""
+    """Over the tables, the mail and the notes, which all name chats."""
 
-    def __init__(self, tables: MemoryTables, mail: MemoryMailbox) -> None:
+    def __init__(self, tables: MemoryTables, mail: MemoryMailbox, notes: MemoryNotes) -> None:
         self._tables = tables
         self._mail = mail
+        self._notes = notes
 
     def move_chat(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> bool:
         heir = self._note(platform, bot_id, old_chat_id, new_chat_id)
         if heir is None:
             return False
         bounds = keys_of_chat(platform, bot_id, old_chat_id)
-        keys = {*self._keys(), *self._mail.keys()}
+        keys = {*self._keys(), *self._mail.keys(), *self._notes.places()}
         moved = moved_keys((k for k in keys if bounds[0] <= k < bounds[1]), heir)
         self._forget_previews(platform, bot_id, old_chat_id)
         self._move_keys(moved)
+        self._notes.move(moved)
         self._mail.move(moved, Address(platform, bot_id, old_chat_id), heir)
         return True
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from storage import previews, sessions
+from storage import notes, previews, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.places import keys_of_chat, moved_keys, today_in
@@ -58,6 +58,7 @@ def _move_keys(tx: Transaction, platform: str, bot_id: str, old: str, heir: str)
         f"SELECT DISTINCT session_key FROM inbox WHERE turn_id IN ({_OPEN_TURNS}) AND {_RANGE}",
         f"SELECT session_key FROM turns WHERE id IN ({_OPEN_TURNS}) AND {_RANGE}",
         f"SELECT DISTINCT session_key FROM jobs WHERE {_RANGE}",
+        "SELECT place FROM note_numbers WHERE place >= ? AND place < ?",
     )
     keys = [row[0] for query in queries for row in tx.execute(query, bounds).fetchall()]
     led: set[str] = set()
@@ -66,6 +67,7 @@ def _move_keys(tx: Transaction, platform: str, bot_id: str, old: str, heir: str)
         _move_waiting(tx, old_key, key, heir)
         tx.execute("UPDATE jobs SET session_key = ? WHERE session_key = ?", (key, old_key))
         faultpoint("move_chat.jobs")
+        notes.move(tx, old_key, key)
 
 
 def _move_route(tx: Transaction, old_key: str, key: str, led: set[str]) -> None:

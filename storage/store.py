@@ -29,6 +29,7 @@ from agent.mail import (
     Receipt,
     SendState,
 )
+from agent.memory.notes import Note, Written
 from agent.messages import Draft, Row
 from agent.pairings import Approval, PairingBook, PairingRequest
 from agent.ports import Usage
@@ -58,6 +59,7 @@ from storage import (
     ledger,
     lineages,
     moving,
+    notes,
     outbox,
     previews,
     recovery,
@@ -114,6 +116,19 @@ class SqlStore(SqlArchive):
 
     async def set_fact(self, name: str, value: str | None) -> None:
         await self._writing.write(remembered.set_fact, name, value)
+
+    # notes
+
+    async def notes(self, place: str) -> Sequence[Note]:
+        return await self._quick.read(notes.notes, place)
+
+    async def remember_note(
+        self, place: str, owner: str, text: str, *, replaces: int | None = None
+    ) -> Written:
+        return await self._writing.write(notes.remember_note, place, owner, text, replaces)
+
+    async def forget_note(self, place: str, number: int) -> Note | None:
+        return await self._writing.write(notes.forget_note, place, number)
 
     # conversations
 

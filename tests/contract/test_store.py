@@ -14,6 +14,7 @@ from tests.contract.inbox_suite import InboxContract, SeveralRowsContract
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
 from tests.contract.moving_suite import MovingContract
+from tests.contract.notes_suite import NotesContract
 from tests.contract.pairing_suite import PairingContract
 from tests.contract.prepared_suite import PreparedContract
 from tests.contract.preview_suite import PreviewContract
@@ -40,6 +41,7 @@ class StoreContract(
     MovingContract,
     PreviewContract,
     RememberedContract,
+    NotesContract,
 ):
     """All of it."""
 

@@ -56,6 +56,9 @@ async def _lived(path: Path) -> str:
         await store.move_chat(CHAT.platform, CHAT.bot_id, "-7", "-1007")
         await store.owe(OutboxDraft(CHAT, "May I?", buttons=(Button("Yes", "/approve 1"),)))
         await store.quarantine(CHAT.platform, CHAT.bot_id, "77", "{}", "unreadable")
+        await store.remember_note(OWNER, OWNER, "likes tea")
+        await store.remember_note(OWNER, OWNER, "has a dog")
+        await store.forget_note(OWNER, 2)
         cut_off = await begin(store, "cut off by a crash")
         await store.note_preview(cut_off, CHAT, "55")
         portables = [await store.portable(split.tip.id), await store.portable(fork.id)]

@@ -116,6 +116,8 @@ async def move_chat(store: Store) -> Act:
     sent = await store.owe(OutboxDraft(CHAT, "x"))
     part, _ = await store.plan_parts(sent.id, [PartDraft({}), PartDraft({})])
     await store.mark_part(part.id, "sent", platform_message_id="9")
+    for place in (KEY, key_in(KEY, "112")):
+        await store.remember_note(place, OWNER, "likes tea")
     return lambda: store.move_chat("telegram", "7", "111", "112")
 
 
@@ -202,6 +204,21 @@ async def approve_pairing(store: Store) -> Act:
 async def approve_wrong_code(store: Store) -> Act:
     await store.approve_pairing("WRONGONE")
     return lambda: store.approve_pairing("WRONGTOO")
+
+
+async def remember_note(store: Store) -> Act:
+    await store.remember_note(OWNER, OWNER, "likes tea")
+    return lambda: store.remember_note(OWNER, OWNER, "has a dog")
+
+
+async def replace_note(store: Store) -> Act:
+    await store.remember_note(OWNER, OWNER, "likes tea")
+    return lambda: store.remember_note(OWNER, OWNER, "likes coffee", replaces=1)
+
+
+async def forget_note(store: Store) -> Act:
+    await store.remember_note(OWNER, OWNER, "likes tea")
+    return lambda: store.forget_note(OWNER, 1)
 
 
 async def revoke_pairing(store: Store) -> Act:
@@ -379,6 +396,7 @@ SCENARIOS = {
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, await_restart,
         say_restarted, plan_parts, mark_part,
         ask_pairing, approve_pairing, approve_wrong_code, revoke_pairing,
+        remember_note, replace_note, forget_note,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
         steer, finish_steered_turn, retry_steered_turn, revise, move_chat,
         accept_an_update_given_anew, quarantine, keep_file,

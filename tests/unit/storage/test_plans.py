@@ -31,6 +31,7 @@ from storage import (
     ledger,
     lineages,
     moving,
+    notes,
     outbox,
     pairings,
     recovery,
@@ -82,7 +83,11 @@ def a_life(tx: Transaction) -> None:
     (waiting,) = inbox.open_inbox(tx.execute("SELECT 1").connection)
     assert turns.steer(tx, ticket, ticket.session_id, (waiting.id,), user("and this")) is not None
     outbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
+    notes.remember_note(tx, KEY, OWNER, "likes tea", None)
+    notes.remember_note(tx, KEY, OWNER, "likes coffee", 1)
     assert moving.move_chat(tx, "telegram", "7", "111", "112")
+    assert notes.forget_note(tx, KEY, 1) is not None
+    assert notes.notes(tx, KEY) == ()
     assert moving.move_chat(tx, "telegram", "7", "112", "111") is False
     attachment_rows.enter_file(tx, StoredFile("0" * 32, OWNER, "a", "image/png", 1, 0.0))
     ledger.enter_request(tx, RequestEntry("summary", "m", ticket.conversation_id))

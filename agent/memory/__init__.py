@@ -1,0 +1,1 @@
+"""What is remembered across conversations: notes of our own, and one provider of others."""
