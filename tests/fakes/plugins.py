@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from plugins import hermes_compat
+
 ENGINE = """
 from agent.context_engine import ContextEngine
 
@@ -64,6 +66,7 @@ def clean_modules() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = path
+        hermes_compat.uninstall()
         for name in set(sys.modules) - set(before):
             if name.startswith("plugins.hermes_compat"):
                 continue  # whoever was given names by it still refers to it
