@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent import brought
 from plugins import hermes_compat
 
 
@@ -66,6 +67,7 @@ def test_fenced_memories_are_taken_out(home: Path) -> None:
     assert clean("open <memory-context> end") == "open  end"
     assert clean(f"{note}text") == "text"
     assert clean(None) == ""
+    assert clean(brought.fenced("notes", "Ada likes tea") + "hello") == "hello"
 
 
 @given(st.text(alphabet="<>/ab -", max_size=30), st.text(alphabet="<>/ab -", max_size=30))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from agent import brought
+
 __all__ = ["sanitize_context"]
 
 _TAG = r"<\s*{slash}\s*memory[-_]context\b[^<>]*>"
@@ -17,10 +19,11 @@ _NOTE = re.compile(
 def sanitize_context(text: object) -> str:
     """The text without fenced memories: neither the fence nor what is in it.
 
-    What was remembered would be taken for something said, and be remembered anew. A fence that is
-    never closed loses its marks only.
+    What was remembered would be taken for something said, and be remembered anew. Known are ours,
+    at the beginning, and ``<memory-context>`` anywhere; one that is never closed loses its marks
+    only.
     """
-    clean = text if isinstance(text, str) else "" if text is None else str(text)
+    clean = brought.split("" if text is None else str(text))[1]
     parts: list[str] = []
     at = 0
     while (begin := _OPEN.search(clean, at)) is not None:
