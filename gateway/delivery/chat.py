@@ -106,15 +106,8 @@ class ChatSender:
     ) -> None:
         self._at_work, crashed = item.id, False
         try:
-            self._parts.still_awaited(item)
-            first = progress is None
-            progress = progress or await self._begin(item)
-            if not await self._deliver(progress, first=first):
-                self._aside.append(progress)
+            if not await self._go_on(item, progress):
                 return
-        except NotAwaited:
-            log.info("a question was not sent: it is over", extra={"outbox_id": item.id})
-            await self._booking.give_up(item, "it is over")
         except Leaving:
             raise
         except Exception:  # the supervised border: the answers behind this one still go out
@@ -124,6 +117,21 @@ class ChatSender:
             self._at_work = None
         self._parts.over(item)
         settle(item.id, crashed)
+
+    async def _go_on(self, item: OutboxItem, progress: _Progress | None) -> bool:
+        """False: it has stepped aside."""
+        first = progress is None
+        try:
+            self._parts.still_awaited(item)
+            progress = progress or await self._begin(item)
+            done = await self._deliver(progress, first=first)
+        except NotAwaited:
+            log.info("a question was not sent: it is over", extra={"outbox_id": item.id})
+            await self._booking.give_up(item, "it is over")
+            return True
+        if not done:
+            self._aside.append(progress)
+        return done
 
     async def _begin(self, item: OutboxItem) -> _Progress:
         progress = _Progress(item, [])

@@ -73,6 +73,8 @@ class Delivery:
         self._under_way: set[int] = set()
         """Ids that are in some chat's queue; none is forgotten before it is settled."""
         self._settled: OrderedDict[int, None] = OrderedDict()
+        self._off: set[str] = set()
+        """Platforms that are not there, and for which answers are owed."""
         self._leaving = False
 
     async def start(self) -> int:
@@ -94,10 +96,7 @@ class Delivery:
             address = item.draft.address
             platform = self._platforms.get(address.platform)
             if platform is None:
-                log.warning(
-                    "an answer stays owed: its platform is off",
-                    extra={"outbox_id": item.id, "platform": address.platform},
-                )
+                self._stays_owed(address.platform)
                 continue
             self._under_way.add(item.id)
             key = chat_of(address)
@@ -105,6 +104,12 @@ class Delivery:
             self._enqueue(self._senders, key, platform, item)
             if waits and item.draft.kind == "command":
                 self._asides.spawn(self._overtake(key, platform, item), name="overtaking")
+
+    def _stays_owed(self, platform: str) -> None:
+        """Said once: they are found again each time that somebody looks what is owed."""
+        if platform not in self._off:
+            self._off.add(platform)
+            log.warning("answers stay owed: their platform is off", extra={"platform": platform})
 
     def heard(self, address: Address) -> None:
         """Somebody wrote there: whatever the chat was, it is open now."""

@@ -34,7 +34,7 @@ from gateway.tasks import StopReason, StopSignal, run_stoppable
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 15.0
+LONGEST_RETRY_SECONDS = 5.0
 LEAVE_SECONDS = 1.0
 """What reading from a terminal may take to end, once nobody looks at it any more."""
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.errors import StoreUnavailable
-from agent.mail import Address, OutboxDraft, OutboxItem, PartDraft
+from agent.errors import StoreError, StoreUnavailable
+from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart, PartDraft
 from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
@@ -533,7 +533,7 @@ async def test_nothing_is_sent_before_the_mark_and_a_lost_mark_is_made_up(post: 
 async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(post: Post) -> None:
     real, failures = post.store.plan_parts, 50
 
-    async def plan_parts(outbox_id: int, drafts: Sequence[PartDraft]) -> object:
+    async def plan_parts(outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
         nonlocal failures
         if failures:
             failures -= 1
@@ -546,6 +546,31 @@ async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(post: 
         await post.settle()
         await post.clock.advance(post.clock.next_wake_seconds or 0.0)
     await post.pass_time(7)
+    assert post.platform.texts() == ["one"]
+
+
+async def test_answers_owed_to_a_platform_that_is_off_are_told_of_once(
+    post: Post, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = Address("off", "900", "111")
+    for text in ("one", "two"):
+        await post.store.owe(OutboxDraft(off, text))
+    for _ in range(3):
+        await post.delivery.refresh()
+    told = [r for r in caplog.records if "platform is off" in r.message]
+    assert len(told) == 1
+    assert await post.states() == ["planned", "planned"]
+
+
+async def test_a_question_that_can_not_be_given_up_holds_up_nothing(post: Post) -> None:
+    async def fail_outbox(outbox_id: int, error: str) -> None:
+        raise StoreError("there is no such row")
+
+    post.store.fail_outbox = fail_outbox  # type: ignore[method-assign]
+    question = await post.store.owe(OutboxDraft(CHAT, "may I?", "notice", asks=True))
+    post.delivery.hand_over([question])
+    await post.owe("one")
+    await post.settle()
     assert post.platform.texts() == ["one"]
 
 

@@ -139,7 +139,7 @@ async def test_the_store_is_down_the_line_waits() -> None:
             await clock.advance(clock.next_wake_seconds)
     await run
     assert intake.texts == ["one", "two"]
-    assert waited == [1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    assert waited == [1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
     assert sink.getvalue().decode().splitlines() == [texts.NOT_TAKEN_YET], "said once, in words"
 
 
