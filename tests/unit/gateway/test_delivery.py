@@ -533,12 +533,12 @@ async def test_nothing_is_sent_before_the_mark_and_a_lost_mark_is_made_up(post: 
 async def test_a_store_that_is_back_is_seen_soon_however_long_it_was_away(post: Post) -> None:
     real, failures = post.store.plan_parts, 50
 
-    async def plan_parts(outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
+    async def plan_parts(outbox_id: int, parts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
         nonlocal failures
         if failures:
             failures -= 1
             raise StoreUnavailable("disk full")
-        return await real(outbox_id, drafts)
+        return await real(outbox_id, parts)
 
     post.store.plan_parts = plan_parts  # type: ignore[method-assign]
     await post.owe("one")
