@@ -82,6 +82,7 @@ class ContextCompressor(ContextEngine):
         threshold_percent: float = 0.50,
         protect_first_n: int = 3,
         protect_last_n: int = 20,
+        summary_target_ratio: float = 0.20,
         quiet_mode: bool = False,
         summary_model_override: str | None = None,
         base_url: str = "",
@@ -89,7 +90,6 @@ class ContextCompressor(ContextEngine):
         config_context_length: int | None = None,
         provider: str = "",
         api_mode: str = "",
-        summary_target_ratio: float = 0.20,
         abort_on_summary_failure: bool = False,
         max_tokens: int | None = None,
         *,
@@ -106,6 +106,7 @@ class ContextCompressor(ContextEngine):
             threshold_percent: Share of the window that triggers; ``rules`` wins over it.
             protect_first_n: Messages of the head, until the first compression.
             protect_last_n: Messages of the tail, as long as they are not too large.
+            summary_target_ratio: Share of the threshold that the tail may take.
             quiet_mode: Accepted; this engine never prints.
             summary_model_override: Makes the summaries; the conversation's model is second.
             base_url: For the default side model.
@@ -113,7 +114,6 @@ class ContextCompressor(ContextEngine):
             config_context_length: The window; None: from the table.
             provider: For per-model thresholds and the default side model.
             api_mode: Accepted.
-            summary_target_ratio: Share of the threshold that the tail may take.
             abort_on_summary_failure: Abort even if the provider has proven an overflow.
             max_tokens: Of an answer; reserved in every trigger.
             side_model: Who makes the summaries; None: `agent.auxiliary_client.call_llm`.

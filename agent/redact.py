@@ -183,7 +183,7 @@ _KINDS: tuple[_Kind, ...] = (
 )
 
 
-def redact_sensitive_text(text: object, *, force: bool = True) -> str:
+def redact_sensitive_text(text: object, *, force: bool = True, **options: object) -> str:
     """The text with every recognised secret replaced by ``[REDACTED]``; names beside them stay.
 
     Doing it twice changes nothing more. Anything but a string is turned into one first.
@@ -191,6 +191,7 @@ def redact_sensitive_text(text: object, *, force: bool = True) -> str:
     Args:
         text: What may hold secrets.
         force: Accepted for plugins; redaction can not be switched off here.
+        options: Accepted for plugins: nothing makes it more lenient.
     """
     clean: str = "" if text is None else str(text)
     if len(clean) < 8:

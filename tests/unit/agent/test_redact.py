@@ -153,3 +153,10 @@ def test_no_text_takes_long(text: str) -> None:
     started = time.process_time()
     redact_sensitive_text(text)
     assert time.process_time() - started < 3.0
+
+
+def test_options_of_plugins_make_nothing_more_lenient() -> None:
+    text = "TOKEN=sk-ant-REDACTED"
+    plain = redact_sensitive_text(text)
+    assert plain != text
+    assert redact_sensitive_text(text, force=False, code_file=True, file_read=True) == plain
