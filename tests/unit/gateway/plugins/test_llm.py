@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.auxiliary_client import LoopSideModel, install
+from agent.auxiliary_client import LoopSideModel, TaskSettings, install
 from agent.errors import ModelError
 from agent.llm.background import in_daemon_thread
 from gateway.plugins.llm import PluginLlm
@@ -26,7 +26,8 @@ def _nothing_installed() -> Iterator[None]:
 async def test_it_asks_and_waits(asked: Any) -> None:
     model = ScriptedModel("said", "said again", "and again")
     install(
-        LoopSideModel(model, asyncio.get_running_loop()), task_models={"my-plug": "of the task"}
+        LoopSideModel(model, asyncio.get_running_loop()),
+        tasks={"my-plug": TaskSettings("of the task")},
     )
     plain, own = PluginLlm("my-plug", None), PluginLlm("my-plug", "of the entry")
     texts = [
