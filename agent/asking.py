@@ -10,6 +10,7 @@ from agent.cache_watch import TurnCache
 from agent.errors import (
     BlockUnsendable,
     ContextOverflow,
+    ModelBadRequest,
     ModelError,
     OutputLimitTooHigh,
     RequestTooLarge,
@@ -19,9 +20,10 @@ from agent.errors import (
 from agent.history import History, images_left_out, thinking_stripped
 from agent.image_tokens import ImageTokens, sample
 from agent.llm.images import newest_that_fit
-from agent.messages import Entry
+from agent.messages import Entry, Message
 from agent.ports import (
     CompactionDecision,
+    CompactionResult,
     CompactionTrigger,
     Compactor,
     ContextEdits,
@@ -78,6 +80,10 @@ class Asker:
         self._edits = edits
         self._lowered = 0
         self._counted = False
+        self._selects = True
+        """An engine may choose what is sent; not any more in this turn, once that was refused."""
+        self._own: Sequence[Message] = ()
+        """What would be sent if nobody chose."""
         self._thinking_stripped = False
         self._compaction_failed = False
         self._compacted = 0
@@ -99,21 +105,14 @@ class Asker:
         await self.enter_unused()
         while True:
             await self._fit_images()
-            request = self._request(continues_pause)
+            request = await self._request(continues_pause)
             if self._cache is not None:
                 self._cache.sends()
             try:
                 response = await self._model.respond(request, on_text=self._show)
-            except ContextOverflow as exc:
-                await self._overflowed(exc)
-            except OutputLimitTooHigh as exc:
-                await self._lower_budget(exc)
-            except RequestTooLarge as exc:
-                await self._drop_images(exc)
-            except ThinkingMismatch as exc:
-                await self._strip_thinking(exc)
-            except BlockUnsendable as exc:
-                await self._overflowed(exc)  # there is no way on with this list: it is made anew
+            except ModelError as exc:
+                if not self._was_the_selection(request, exc):
+                    await self._recover(exc)
             else:
                 return await self._take_in(request, response)
             self.take_back()
@@ -156,11 +155,27 @@ class Asker:
         if self._is_borderline(decision):
             await self._count_exactly()
             decision = self._compactor.due(self._history.loaded)
+        if decision.ask:
+            await self._let_it_decide(trigger)
+            due = self._compactor.due(self._history.loaded)
+            decision = replace(due, due=False)
         if decision.due:
             self._compaction_failed = not await self._compact(trigger, proven=False)
         elif decision.prune and trigger == "loop":
             pruned = await self._compactor.compact(self._history.loaded, "prune")
             self._history.replace(pruned.loaded)
+
+    async def _let_it_decide(self, trigger: CompactionTrigger) -> None:
+        """Somebody else's engine is asked; before a turn's first question until it is content."""
+        passes = MAX_COMPACTIONS if trigger == "preflight" else 1
+        for _ in range(passes):
+            if self._compacted >= MAX_COMPACTIONS:
+                return
+            result = await self._compacted_by(trigger, proven=False)
+            if result.outcome == "aborted":
+                self._compaction_failed = True
+            if result.outcome != "compressed":
+                return
 
     async def make_room(self) -> bool:
         """The model stopped because the window is full: compress. False: it did not help."""
@@ -180,6 +195,32 @@ class Asker:
         return True
 
     # --- recoveries: each returns when it is worth asking again, and raises when it is not
+
+    async def _recover(self, error: ModelError) -> None:
+        match error:
+            case ContextOverflow():
+                await self._overflowed(error)
+            case OutputLimitTooHigh():
+                await self._lower_budget(error)
+            case RequestTooLarge():
+                await self._drop_images(error)
+            case ThinkingMismatch():
+                await self._strip_thinking(error)
+            case BlockUnsendable():
+                await self._overflowed(error)  # there is no way on with this list: it is made anew
+            case _:
+                raise error
+
+    def _was_the_selection(self, request: ModelRequest, error: ModelError) -> bool:
+        """Was it a request that an engine chose, and refused for what it says? Then no more."""
+        chosen = self._selects and request.messages is not self._own
+        if not chosen or isinstance(error, OutputLimitTooHigh):
+            return False
+        if not isinstance(error, ModelBadRequest):
+            return False
+        self._selects = False
+        log.warning("A request that the context engine chose was refused", exc_info=error)
+        return True
 
     async def _overflowed(self, error: ModelError, limit_tokens: int | None = None) -> None:
         if isinstance(error, ContextOverflow):
@@ -252,6 +293,12 @@ class Asker:
 
     async def _compact(self, trigger: CompactionTrigger, *, proven: bool) -> bool:
         before = self._history.loaded.session
+        after = (await self._compacted_by(trigger, proven=proven)).loaded.session
+        # Somebody else may have been first: then it is their result that is tried.
+        return (before.id, before.revision) != (after.id, after.revision)
+
+    async def _compacted_by(self, trigger: CompactionTrigger, *, proven: bool) -> CompactionResult:
+        before = self._history.loaded.session
         result = await self._compactor.compact(
             self._history.loaded,
             trigger,
@@ -260,12 +307,10 @@ class Asker:
         )
         self._history.replace(result.loaded)
         after = result.loaded.session
-        # Somebody else may have been first: then it is their result that is tried.
-        if (before.id, before.revision) == (after.id, after.revision):
-            return False
-        self.compactions += 1
-        self._compacted += not result.prepared
-        return True
+        if (before.id, before.revision) != (after.id, after.revision):
+            self.compactions += 1
+            self._compacted += not result.prepared
+        return result
 
     def _is_borderline(self, decision: CompactionDecision) -> bool:
         """Could a real count turn this decision round? Asked once in a turn at most."""
@@ -279,7 +324,7 @@ class Asker:
     async def _count_exactly(self) -> None:
         """Have the provider count the prompt; where it can not, the estimate stands."""
         self._counted = True
-        tokens = await self._model.count_tokens(self._request(continues_pause=False))
+        tokens = await self._model.count_tokens(await self._request(continues_pause=False))
         if tokens is not None and tokens > 0:
             self._history.measured(tokens)
 
@@ -318,15 +363,21 @@ class Asker:
         if usage.model.startswith(model):  # not what a fallback makes of a picture
             self._image_tokens.learn(model, sample(loaded, usage.prompt_tokens))
 
-    def _request(self, continues_pause: bool) -> ModelRequest:
-        session = self._history.loaded.session
+    async def _request(self, continues_pause: bool) -> ModelRequest:
+        loaded = self._history.loaded
+        session = loaded.session
+        messages = self._own = self._history.to_send()
+        if self._selects and not continues_pause:
+            messages = await self._compactor.select(
+                loaded, messages, answer_tokens=self._max_tokens
+            )
         prefix = session.prefix
         before = ""
         if self._cache is not None:
             before = self._cache.answer_before(session.conversation_id)
         return ModelRequest(
             system=prefix.system_prompt,
-            messages=self._history.to_send(),
+            messages=messages,
             max_tokens=self._max_tokens,
             tools=prefix.tools,
             cache_ttl=self._cache_ttl,

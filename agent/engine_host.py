@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 10.0
 """For every method but `compress`."""
+MAX_TOKENS = 100_000_000
+"""What an engine may say of any size."""
+_NUMBERS = ("threshold_tokens", "context_length")
 
 
 def accepted_keywords(call: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
@@ -43,14 +46,29 @@ class EngineHost:
     A call that misses its deadline, or whose caller was cancelled, goes on in its thread, because a
     thread can not be stopped. Until it is back the engine is *late*: further calls are refused at
     once. What a late call returns is thrown away.
+
+    None of the engine's code runs anywhere but on those threads, not even that of its properties:
+    they are read behind each call, and what was read then counts until the next one.
     """
 
-    def __init__(self, engine: ContextEngine, threads: DaemonThreads, clock: Clock) -> None:
+    def __init__(
+        self, engine: ContextEngine, threads: DaemonThreads, clock: Clock, *, name: str = ""
+    ) -> None:
+        """``name``: as it is called in texts; "": by its class."""
         self.engine = engine
         self._threads = threads
         self._clock = clock
         self._turn = asyncio.Lock()
         self._running: Future[Any] | None = None
+        said = inspect.getattr_static(engine, "name", None)
+        self._said_name = name or (said if isinstance(said, str) else "")
+        self._read: dict[str, int] = {}
+        self._computed = tuple(n for n in _NUMBERS if _is_computed(engine, n))
+
+    @property
+    def name(self) -> str:
+        """As it was called at first, whatever it says by now."""
+        return self._said_name or type(self.engine).__name__
 
     @property
     def late(self) -> bool:
@@ -61,6 +79,21 @@ class EngineHost:
     def busy(self) -> bool:
         """Is a call running, waited for or not?"""
         return self._turn.locked() or self.late
+
+    @property
+    def threshold_tokens(self) -> int:
+        """Prompt size from which on the engine says that it compresses; 0: it does not say."""
+        return self._number("threshold_tokens")
+
+    @property
+    def context_length(self) -> int:
+        """The window that the engine goes by; 0: it does not say."""
+        return self._number("context_length")
+
+    def inherits(self, method: str) -> bool:
+        """Is this method the contract's own, which does nothing? Runs none of the engine's code."""
+        own = inspect.getattr_static(ContextEngine, method)
+        return inspect.getattr_static(self.engine, method, own) is own
 
     async def call(
         self,
@@ -74,11 +107,14 @@ class EngineHost:
         Raises:
             EngineError: It raised, it missed the deadline, or it is late with an earlier call.
         """
-        bound = getattr(self.engine, method, None)
-        if not callable(bound):
-            raise EngineError(f"the engine has no method {method}")
-        accepted = accepted_keywords(bound, keywords)
-        return await self.run(lambda: bound(*args, **accepted), method, timeout_seconds)
+
+        def work() -> Any:
+            bound = getattr(self.engine, method, None)
+            if not callable(bound):
+                raise EngineError(f"the context engine {self.name} has no method {method}")
+            return bound(*args, **accepted_keywords(bound, keywords))
+
+        return await self.run(work, method, timeout_seconds)
 
     async def run(self, call: Callable[[], Any], what: str, timeout_seconds: float) -> Any:
         """Run a call that uses the engine, with the same guarantees as `call`.
@@ -87,14 +123,29 @@ class EngineHost:
             EngineError: As for `call`.
         """
         if self.late:
-            raise EngineError(f"the context engine {self._name} is still busy with an earlier call")
+            raise EngineError(f"the context engine {self.name} is still busy with an earlier call")
         async with self._turn:
             if self._running is not None and not self._running.done():
                 raise EngineError(
-                    f"the context engine {self._name} is still busy with an earlier call"
+                    f"the context engine {self.name} is still busy with an earlier call"
                 )
-            self._running = future = self._threads.submit(call)
+            self._running = future = self._threads.submit(lambda: self._called(call))
             return await self._outcome(future, what, timeout_seconds)
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        """On the worker thread."""
+        if not self._said_name:
+            try:
+                self._said_name = str(self.engine.name)[:64]
+            except Exception:  # noqa: BLE001  (somebody else's property; only used in texts)
+                self._said_name = type(self.engine).__name__
+        result = call()
+        for name in self._computed:
+            try:
+                self._read[name] = _tokens(getattr(self.engine, name))
+            except Exception:  # noqa: BLE001  (somebody else's property: what was read before counts)
+                log.debug("a property of the context engine failed", extra={"property": name})
+        return result
 
     async def _outcome(self, future: Future[Any], what: str, timeout_seconds: float) -> Any:
         waiting = asyncio.wrap_future(future)
@@ -105,20 +156,22 @@ class EngineHost:
                 log.error(
                     "context engine missed its deadline",
                     extra={
-                        "engine": self._name,
+                        "engine": self.name,
                         "method": what,
                         "timeout_seconds": timeout_seconds,
                     },
                 )
                 raise EngineError(
-                    f"the context engine {self._name} did not answer within {timeout_seconds:.0f} s"
+                    f"the context engine {self.name} did not answer within {timeout_seconds:.0f} s"
                 )
             try:
                 return waiting.result()
+            except EngineError:
+                raise
             except Exception as exc:
-                log.exception("context engine failed", extra={"engine": self._name, "method": what})
+                log.exception("context engine failed", extra={"engine": self.name, "method": what})
                 raise EngineError(
-                    f"the context engine {self._name} failed ({type(exc).__name__})"
+                    f"the context engine {self.name} failed ({type(exc).__name__})"
                 ) from exc
         finally:
             deadline.cancel()
@@ -127,17 +180,31 @@ class EngineHost:
             waiting.cancel()  # a call that has not begun never will; one that has goes on
 
     async def tell(self, method: str, *args: Any, **keywords: Any) -> None:
-        """Call a method whose failure changes nothing; it is logged."""
-        if getattr(type(self.engine), method, None) is getattr(ContextEngine, method, None):
-            return  # inherited: does nothing
+        """Call a method whose failure changes nothing; it is logged.
+
+        One that the engine does not have, or only inherits, is not called.
+        """
+        if hasattr(ContextEngine, method) and self.inherits(method):
+            return
         try:
             await self.call(method, *args, **keywords)
         except EngineError:
             log.warning("context engine was not told", extra={"method": method}, exc_info=True)
 
-    @property
-    def _name(self) -> str:
-        try:
-            return str(self.engine.name)
-        except Exception:  # noqa: BLE001  (somebody else's property; only used in texts)
-            return type(self.engine).__name__
+    def _number(self, name: str) -> int:
+        if name in self._computed:
+            return self._read.get(name, 0)
+        return _tokens(inspect.getattr_static(self.engine, name, 0))
+
+
+def _is_computed(engine: ContextEngine, name: str) -> bool:
+    """Does reading it run code of the engine's?"""
+    return hasattr(type(inspect.getattr_static(engine, name, 0)), "__get__")
+
+
+def _tokens(value: Any) -> int:
+    """A size as an engine gives it, whatever it is."""
+    try:
+        return min(MAX_TOKENS, max(0, int(value)))
+    except (TypeError, ValueError, OverflowError):
+        return 0

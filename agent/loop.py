@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agent.asking import Asker
 from agent.cache_watch import CacheWatch
 from agent.history import History
 from agent.image_tokens import ImageTokens
-from agent.messages import Draft, ToolCall, text_of
+from agent.messages import Draft, ToolCall, text_of, to_engine
 from agent.ports import (
     Compactor,
     ContextEdits,
@@ -88,6 +88,7 @@ class TurnResult:
     """Of all responses together."""
     loaded: LoadedSession | None = None
     """The list as the last request had it; the final message is not in it."""
+    turn_id: str = ""
 
 
 class TurnLoop:
@@ -157,7 +158,7 @@ class TurnLoop:
             asker=asker,
             store=self._store,
             tools=self._tools,
-            context=context,
+            context=replace(context, messages=lambda: to_engine(history.loaded.rows)),
             observer=observer,
             settings=settings,
             steering=steering,
@@ -391,6 +392,7 @@ class _Turn:
             compactions=self._asker.compactions,
             total=self._asker.total,
             loaded=self._history.loaded,
+            turn_id=self._ticket.turn_id,
         )
 
     async def _keep(self, drafts: Sequence[Draft], usage: Usage | None = None) -> None:

@@ -246,6 +246,8 @@ class ToolContext:
     place: str = ""
     """Whose lasting things may be seen here: in a direct chat the person's (``owner``), elsewhere
     those of this one place (its session key). "": nobody's."""
+    messages: Callable[[], Sequence[Message]] | None = None
+    """The list as it is at this moment, the call in it; None: nobody knows."""
     approver: Approver | None = None
     """Whom to ask before something is done that needs a person's word; None: nobody."""
 
@@ -348,6 +350,8 @@ class CompactionDecision:
     """In words, for the log and the user."""
     prune: bool = False
     """It is not due, but old tool results may be shortened (trigger ``prune``)."""
+    ask: bool = False
+    """Somebody else's engine decides, whatever the size: `Compactor.compact` asks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +366,16 @@ class CompactionResult:
     reason: str = ""
     prepared: bool = False
     """It was made ahead of time: it counts against no limit on what one turn may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn came to its normal end."""
+
+    turn_id: str
+    usage: Usage | None
+    """Of its last response."""
+    model_calls: int = 0
 
 
 class Compactor(Protocol):
@@ -400,14 +414,32 @@ class Compactor(Protocol):
         """
         ...
 
-    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
-        """A turn has come to its normal end: micro-compaction, where it is on and something is due.
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        """What is sent with the next request; the same object where nothing is to be changed.
 
-        For a task in the background. A message that comes meanwhile is not held up by it.
+        Only engines of others choose. Nothing of it is stored. Never raises.
+
+        Args:
+            loaded: The list.
+            messages: It, as it would be sent.
+            answer_tokens: The room that the answer needs in the window.
+        """
+        ...
+
+    async def after_turn(
+        self, seen: LoadedSession, final: Draft, end: TurnEnd | None = None
+    ) -> None:
+        """A turn has come to its normal end.
+
+        Micro-compaction, where it is on and something is due; an engine of others is told. For a
+        task in the background. A message that comes meanwhile is not held up by it.
 
         Args:
             seen: The list as the turn knew it, before its answer.
             final: The answer.
+            end: What is known of the turn.
         """
         ...
 

@@ -194,6 +194,7 @@ class Daemon:
             *(self._let_go(p.close(), f"platform {p.name}") for p in parts.platforms),
             self._let_go(parts.model.aclose(), "model"),
             self._let_go(self._control.close(), "control socket"),
+            *(self._let_go(close(), name) for name, close in parts.let_go),
         )
         await self._let_go(parts.store.close(), "store")
         log.info(

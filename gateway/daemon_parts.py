@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,5 +68,7 @@ class Parts:
     approvals: ApprovalDesk | None = None
     plugin_rows: Callable[[], list[dict[str, Any]]] | None = None
     """For `posthouse plugins`; None: there are none in this process."""
+    let_go: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = ()
+    """What else is told of the end, by name, while the store is still open."""
     beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """What else runs as long as the daemon does."""

@@ -31,7 +31,7 @@ async def context(host: CommandHost, call: Call) -> str:
     if loaded is None:
         return texts.NO_CONVERSATION
     session = loaded.session
-    due = host.compactors.get(session.conversation_id).due(loaded)
+    due = (await host.compactors.get(session.conversation_id)).due(loaded)
     prepared = await host.sessions.prepared(session.id)
     report = ContextReport(
         filling=await _filling(host, loaded, due),
@@ -84,9 +84,10 @@ async def compress(host: CommandHost, call: Call) -> str:
     if (refusal := await host.accounts.refusal(call.record.owner)) is not None:
         return refusal  # it asks the model, as often as somebody says it
     notices: list[str] = []
-    result = await host.compactors.get(loaded.session.conversation_id).compact(
-        loaded, "manual", focus=call.argument or None, notify=notices.append
-    )
+    async with host.compactors.using(loaded.session.conversation_id) as compactor:
+        result = await compactor.compact(
+            loaded, "manual", focus=call.argument or None, notify=notices.append
+        )
     match result.outcome:
         case "compressed":
             sizes = (result.tokens_before, result.tokens_after)
@@ -157,7 +158,7 @@ async def status(host: CommandHost, call: Call) -> str:
         ]
     else:
         session = loaded.session
-        due = host.compactors.get(session.conversation_id).due(loaded)
+        due = (await host.compactors.get(session.conversation_id)).due(loaded)
         usage = await host.lineages.usage_totals(session.conversation_id)
         lines += [
             f"Model: {session.prefix.model}",

@@ -35,6 +35,22 @@ class PluginFacts(Protocol):
         """In one line."""
         ...
 
+    def engine(self) -> str:
+        """Which context engine works; "": the built-in one, as configured."""
+        ...
+
+
+class ToolServerFacts(Protocol):
+    """What is known of the servers of tools."""
+
+    def troubles(self) -> list[str]:
+        """A line for each thing that should be otherwise."""
+        ...
+
+    def summary(self) -> str:
+        """In one line."""
+        ...
+
 
 class SelfReport:
     """The facts behind `gateway.commands.contract.Status`, always those of now."""
@@ -50,6 +66,7 @@ class SelfReport:
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
         missing_native: Callable[[], Sequence[str]] = lambda: (),
         plugins: PluginFacts | None = None,
+        tool_servers: ToolServerFacts | None = None,
     ) -> None:
         self._config = config
         self._model = model
@@ -59,6 +76,7 @@ class SelfReport:
         self._image_tokens = image_tokens
         self._missing_native = missing_native
         self._plugins = plugins
+        self._tool_servers = tool_servers
         self._supervisor: Supervisor | None = None
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -107,13 +125,8 @@ class SelfReport:
     def remarks(self) -> list[str]:
         """What an operator should know: stand-ins, odd numbers, keys without effect."""
         lines = start_warnings(self._triggers(), self._prefix_tokens)
-        engine = self._config.context.engine
-        if engine != "compressor":
-            lines.append(
-                f"context.engine {engine!r} is not available in this version; "
-                "the built-in compressor works in its place"
-            )
         lines += self._plugins.troubles() if self._plugins is not None else []
+        lines += self._tool_servers.troubles() if self._tool_servers is not None else []
         lines += self._native_remarks()
         return [*lines, *self._budget_remarks(), *unavailable(self._config)]
 
@@ -157,6 +170,10 @@ class SelfReport:
         }
         if self._plugins is not None:
             facts["plugins"] = self._plugins.summary()
+            if engine := self._plugins.engine():
+                facts["context engine"] = engine
+        if self._tool_servers is not None:
+            facts["MCP servers"] = self._tool_servers.summary()
         remarks = self.remarks()
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
 

@@ -160,7 +160,7 @@ class AheadDesk:
         if conversation is None:
             return
         tip = await self._store.session(conversation.tip_session_id)
-        compactor = self._compactors.get(conversation_id)
+        compactor = await self._compactors.get(conversation_id)
         # Nearly every turn ends here, without its list being read once more.
         if tip.ended_at is not None or not isinstance(compactor, SessionCompactor):
             return

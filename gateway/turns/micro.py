@@ -6,7 +6,7 @@ import logging
 
 from agent.errors import StoreError
 from agent.loop import TurnResult
-from agent.ports import Clock
+from agent.ports import Clock, TurnEnd
 from gateway.tasks import TaskOwner
 from gateway.turns.compactors import CompactorCache
 
@@ -46,8 +46,9 @@ class MicroDesk:
     async def _work(self, conversation_id: str, result: TurnResult) -> None:
         assert result.loaded is not None
         try:
-            compactor = self._compactors.get(conversation_id)
-            await compactor.after_turn(result.loaded, result.final)
+            end = TurnEnd(result.turn_id, result.usage, result.model_calls)
+            async with self._compactors.using(conversation_id) as compactor:
+                await compactor.after_turn(result.loaded, result.final, end)
         except StoreError:
             log.warning("micro compaction found no store", exc_info=True)
         except Exception:  # the supervised border: it is only a favour to the next turns

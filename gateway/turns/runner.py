@@ -14,7 +14,7 @@ from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem
 from agent.messages import Draft
-from agent.ports import Clock, Steering
+from agent.ports import Clock, Compactor, Steering
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -276,7 +276,13 @@ class TurnRunner:
         if loaded.session.ended_at is not None:
             raise SessionEnded(loaded.session.id)  # on purpose: it is not begun anew by itself
         loaded = await self._refreeze(loaded, ticket)
-        compactor = self._compactors.get(ticket.conversation_id)
+        async with self._compactors.using(ticket.conversation_id) as compactor:
+            return await self._answered(task, loaded, compactor)
+
+    async def _answered(
+        self, task: Task, loaded: LoadedSession, compactor: Compactor
+    ) -> TurnResult:
+        ticket = task.ticket
         call = partial(
             self._loop,
             ticket,

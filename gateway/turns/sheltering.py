@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from agent.messages import Draft
+from agent.messages import Draft, Message
 from agent.ports import (
     CompactionDecision,
     CompactionResult,
     CompactionTrigger,
     Compactor,
+    TurnEnd,
     Usage,
 )
 from agent.sessions import LoadedSession
@@ -49,8 +50,15 @@ class ShelteredCompactor:
     ) -> LoadedSession:
         return await self._compactor.note_usage(loaded, usage, notify=notify)
 
-    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
-        await self._compactor.after_turn(seen, final)
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        return await self._compactor.select(loaded, messages, answer_tokens=answer_tokens)
+
+    async def after_turn(
+        self, seen: LoadedSession, final: Draft, end: TurnEnd | None = None
+    ) -> None:
+        await self._compactor.after_turn(seen, final, end)
 
     def note_limit(self, limit_tokens: int) -> None:
         self._compactor.note_limit(limit_tokens)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
 from agent.cache_watch import CacheWatch
+from agent.compaction.host.foreign import HostFacts
 from agent.image_tokens import ImageTokens
+from agent.llm.offline import OfflineModel
 from agent.loop import TurnLoop
 from agent.media.pictures import PictureMaker
 from agent.ports import LanguageModel
@@ -26,6 +31,11 @@ from gateway.wiring.ground import Ground
 from gateway.wiring.models import known_window, loop_settings, tool_result_tokens
 from gateway.wiring.tools import build_tools
 
+
+if TYPE_CHECKING:
+    from gateway.plugins.engines import EngineSource
+
+log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Books:
@@ -53,6 +63,13 @@ class Answering:
 
 
 @dataclass(frozen=True, slots=True)
+    def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What has to be told of the daemon's end, by name."""
+        keeper = self.factory.keeper
+        if keeper is None:
+            return []
+        return [("context engines", lambda: keeper.close(self.compactors.made()))]
+
 class Background:
     """What goes on behind answered turns."""
 
@@ -104,7 +121,9 @@ def build_answering(
         books.metrics,
     )
     factory.micro_may_spend = books.accounts.may_prepare
-    compactors = CompactorCache(factory)
+        engines=_engines(ground),
+        facts=_host_facts(ground, model),
+    compactors = CompactorCache(factory, keeper=factory.keeper)
     factory.on_window_changed(compactors.clear)
     tools = build_tools(
         config.agent.tools,
@@ -120,6 +139,7 @@ def build_answering(
         metered,
         book,
         image_tokens,
+    _add_engine_tools(ground, tools, compactors)
         factory,
         compactors,
         tools,
@@ -132,6 +152,44 @@ def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:
     model = answering.model
     return TurnLoop(
         store=ground.store,
+def _engines(ground: Ground) -> EngineSource | None:
+    """Where engines of plugins come from; None: the built-in one is wanted, or nothing else works.
+
+    One that fails in a conversation gives it the built-in engine, loudly.
+    """
+    plugins = ground.plugins
+    return plugins.engines if plugins is not None and plugins.engines.works else None
+
+
+def _host_facts(ground: Ground, model: LanguageModel) -> HostFacts:
+    """What engines of plugins are told of us; no key is among it."""
+    if _engines(ground) is None:
+        return HostFacts()
+    from gateway.plugins.session_db import SessionDb  # noqa: PLC0415 - only where there are some
+
+    home = ground.around.home.hermes
+    return HostFacts(
+        home=str(home),
+        base_url=ground.config.model.base_url or "",
+        provider="offline" if isinstance(model, OfflineModel) else "anthropic",
+        api_mode="anthropic_messages",
+        model_thresholds=ground.config.compression.model_thresholds,
+        session_db=lambda: SessionDb(home / "state.db"),
+    )
+
+
+def _add_engine_tools(ground: Ground, tools: ToolRegistry, compactors: CompactorCache) -> None:
+    """Each conversation's calls go to its own engine."""
+    engines = _engines(ground)
+    if engines is None or not engines.schemas:
+        return
+    from gateway.plugins.engine_tools import SOURCE, engine_tools  # noqa: PLC0415 - as above
+
+    refused = tools.replace(SOURCE, engine_tools(engines.schemas, compactors))
+    for name in refused:
+        log.warning("a tool of the context engine is left out", extra={"tool": name})
+
+
         model=model,
         tools=answering.tools,
         settings=lambda: loop_settings(ground.config, model.name, answering.factory.triggers()),

@@ -206,6 +206,7 @@ def assemble(
     )
 
 
+            let_go=answering.let_go(),
 async def _plugins(
     config: Config, around: Surroundings, clock: Clock, store: Store
 ) -> Plugins | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from agent.auxiliary_client import USUAL_TASK, LoopSideModel, TaskSettings, install
+from agent.compaction.host.foreign import ForeignEngine, HostFacts
 from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.compaction.micro.passes import MicroParts
 from agent.compaction.native.running import NativeCompaction
 from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
+from agent.errors import EngineError
 from agent.image_tokens import ImageTokens
 from agent.model_metadata import Triggers, triggers_for
 from agent.ports import Clock, Compactor, IdSource
@@ -21,6 +24,10 @@ from gateway.monitoring.metrics import Metrics
 from gateway.windows.book import WindowBook
 from gateway.windows.rules import micro_of, rules_of
 from gateway.wiring.models import cache_seconds
+
+if TYPE_CHECKING:
+    from gateway.plugins.engines import EngineSource
+    from gateway.turns.compactors import Keeper
 
 MICRO_THREADS = 2
 """So many calls of micro-compaction wait at once; the others wait for a thread."""
@@ -49,8 +56,16 @@ class CompactorFactory:
         ids: IdSource,
         image_tokens: ImageTokens,
         metrics: Metrics,
+        engines: EngineSource | None = None,
+        facts: HostFacts | None = None,
     ) -> None:
+        """``engines``: where those of plugins come from; None: the built-in one is wanted.
+
+        ``facts``: what those are told of their host.
+        """
         rules = config.compression
+        self._engines = engines
+        self._facts = facts or HostFacts()
         self._config = config
         self._book = book
         self._model = model.name
@@ -94,9 +109,47 @@ class CompactorFactory:
             model=self._model,
         )
 
-    def __call__(self, conversation_id: str) -> Compactor:
+    @property
+    def keeper(self) -> Keeper | None:
+        """Who looks after engines of plugins; None: there are none."""
+        if self._engines is None:
+            return None
+        from gateway.plugins.engine_keeper import EngineKeeper  # noqa: PLC0415 - only with plugins
+
+        return EngineKeeper(self._engines, self._store, self._around, self._make)
+
+    def __call__(self, conversation_id: str) -> Compactor | Awaitable[Compactor]:
+        """At once with the built-in engine; one of a plugin's is made on its own thread."""
+        if self._engines is None:
+            return self._around(conversation_id)
+        return self._make(conversation_id)
+
+    async def _make(self, conversation_id: str) -> Compactor:
+        engine = await self._engines.make(conversation_id) if self._engines is not None else None
+        if engine is None or self._engines is None:
+            return self._around(conversation_id)
+        foreign = ForeignEngine(
+            engine,
+            self._engines.threads,
+            self._clock,
+            timeout_seconds=self._settings.compress_timeout_seconds,
+            name=self._engines.name,
+            facts=self._facts,
+            window=lambda: self._book.window.tokens,
+        )
+        try:
+            await foreign.introduce(self._model)
+        except EngineError as exc:
+            self._engines.refused(str(exc))
+            self._engines.let_go(conversation_id)
+            return self._around(conversation_id)
+        return self._around(conversation_id, foreign)
+
+    def _around(
+        self, conversation_id: str, foreign: ForeignEngine | None = None
+    ) -> SessionCompactor:
         rules = self._config.compression
-        engine = ContextCompressor(
+        builtin = ContextCompressor(
             self._model,
             protect_first_n=rules.protect_first_n,
             protect_last_n=rules.protect_last_n,
@@ -109,12 +162,13 @@ class CompactorFactory:
             rules=self._rules,
         )
         return SessionCompactor(
-            engine,
+            foreign or builtin,
             self._store,
             self._clock,
             self._ids,
             self._settings,
             threads=self._threads,
+            fallback=builtin if foreign is not None else None,
             on_limit=self._lower_window,
             ahead_model=self._side_model.on_account(conversation_id, "background"),
             image_tokens=self._image_tokens.of,

@@ -17,6 +17,7 @@ from gateway.config.environment import environment, set_up_for_plugins
 from gateway.config.models import Config
 from gateway.plugins.compat import lend_names
 from gateway.plugins.discovery import Found, in_folders
+from gateway.plugins.engines import EngineSource
 from gateway.plugins.facade import Facade
 from gateway.plugins.importing import BUNDLED
 from gateway.plugins.loading import PluginLoader
@@ -43,12 +44,17 @@ class Plugins:
 
     manager: PluginManager
     facade: Facade
+    engines: EngineSource
     remarks: tuple[str, ...]
     """About the configuration and the façade: what no single plugin is to blame for."""
 
     def troubles(self) -> list[str]:
         """What an operator should know, a line each."""
-        return [*self.manager.troubles(), *self.remarks]
+        return [*self.engines.troubles(), *self.manager.troubles(), *self.remarks]
+
+    def engine(self) -> str:
+        """Which context engine works, in words; "": the built-in one, as configured."""
+        return self.engines.summary()
 
     def summary(self) -> str:
         """In one line."""
@@ -142,9 +148,13 @@ async def load_plugins(
     found = await house.find()
     if house.off:
         off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
-        return Plugins(PluginManager(off, off=house.off), house.facade, ())
+        manager = PluginManager(off, off=house.off)
+        engines = EngineSource(config.context.engine, manager, clock)
+        return Plugins(manager, house.facade, engines, ())
     manager = PluginManager()
     remarks = await house.set_up(found, archive, manager)
     manager.take(await house.loader().load_all(found))
     remarks += nobody_is_called_so(manager.records, house.settings)
-    return Plugins(manager, house.facade, tuple(remarks))
+    engines = EngineSource(config.context.engine, manager, clock)
+    await engines.prepare()
+    return Plugins(manager, house.facade, engines, tuple(remarks))

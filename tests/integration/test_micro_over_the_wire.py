@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ class MicroRig(WireRig):
         self._in_place = in_place
         super().__init__(server)
         self.desk = MicroDesk(self.compactors, self.clock)
-        self.turns._on_answered = self.desk.answered
+        self.turns._aftermath = replace(self.turns._aftermath, on_answered=self.desk.answered)
 
     def boot(self) -> None:
         self.compactors = CompactorCache(self._compactor)
@@ -129,7 +130,7 @@ async def check(rig: MicroRig, server: AnthropicServer) -> None:
     assert {line.purpose: line.requests for line in lines}["micro"] == len(asked)
     # then everything once more as a whole
     loaded = await rig.store.load(session.id)
-    result: Any = await rig.compactors.get(conversation.id).compact(loaded, "manual")
+    result: Any = await (await rig.compactors.get(conversation.id)).compact(loaded, "manual")
     assert result.outcome == "compressed"
     assert (await rig.talk("and now the page again")).startswith("told.")
     assert server.rejected == []

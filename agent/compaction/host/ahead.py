@@ -127,7 +127,7 @@ class Ahead:
 
     @property
     def _threshold_tokens(self) -> int:
-        return max(0, self._runner.engine.threshold_tokens)
+        return self._runner.threshold_tokens
 
     def _refusal(self, loaded: LoadedSession) -> Preparation | None:
         """Why nothing is even tried; None: it is."""

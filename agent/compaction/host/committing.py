@@ -131,7 +131,7 @@ class Committer:
         """
         assert run.adopted is not None
         base = base or order.loaded
-        now, threshold = self._clock.now(), max(0, self._runner.engine.threshold_tokens)
+        now, threshold = self._clock.now(), self._runner.threshold_tokens
         later = sum(row.tokens for row in order.loaded.rows[len(base.rows) :])
         after = run.adopted.tokens + order.prefix_tokens
         gained = gained_since(order.loaded, order.size, order.prefix_tokens)
@@ -273,6 +273,13 @@ class Committer:
             )
         )
 
+    async def not_wanted(self, order: Order, run: Run, notify: Notify | None) -> CompactionResult:
+        """The engine was asked and does not want to; somebody is told only what is new to them."""
+        known = run.refused == order.state.told_block and not run.failed
+        if known or not (run.reason or run.failed):
+            return order.unchanged("not_needed", run.reason)
+        return await self._not_applied(order, run, notify, self._clock.monotonic())
+
     async def _not_applied(
         self, order: Order, run: Run, notify: Notify | None, started: float
     ) -> CompactionResult:
@@ -306,10 +313,10 @@ class Committer:
         tokens_after: int | None = None,
     ) -> None:
         """The line for scripts; None: as before."""
-        session, engine, rows = order.loaded.session, self._runner.engine, len(order.loaded.rows)
+        session, rows = order.loaded.session, len(order.loaded.rows)
         builtin, before = self._runner.builtin, order.size.tokens
         after = before if tokens_after is None else tokens_after
-        threshold = max(0, engine.threshold_tokens)
+        threshold = self._runner.threshold_tokens
         telemetry.write_batch(
             log,
             {
@@ -325,7 +332,7 @@ class Committer:
                 "compressions_total": session.compression.count + (tokens_after is not None),
                 "duration_ms": round(1000 * (self._clock.monotonic() - started)),
                 "threshold_tokens": threshold,
-                "context_limit": engine.context_length or None,
+                "context_limit": self._runner.window_tokens or None,
                 "occupancy_pct": telemetry.occupancy_pct(after, threshold),
                 "main_model": session.prefix.model,
                 "aux_model": (builtin and builtin.summary_model) or session.prefix.model,

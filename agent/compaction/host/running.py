@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent.compaction.host.foreign import ForeignEngine
+from agent.compaction.host.foreign_lists import pruned_by
 from agent.compaction.host.memory_text import MemoryText, memory_text
 from agent.compaction.plan.adoption import Adopted, Checked, check
 from agent.compaction.plan.policy import after_compression, after_failure, after_waste, in_words
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
-from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
+from agent.engine_host import QUICK_SECONDS, EngineHost
 from agent.errors import EngineError
 from agent.messages import to_engine
 from agent.model_metadata import IMAGE_TOKENS, Measurement, Window
 from agent.ports import Clock, CompactionOutcome, CompactionResult, CompactionTrigger, SideModel
-from agent.sessions import CompressionState, LoadedSession, Session
+from agent.sessions import CompressionState, LoadedSession
 
 if TYPE_CHECKING:
     from agent.compaction.native.running import NativeCompaction
@@ -80,7 +81,7 @@ class EngineRunner:
 
     def __init__(
         self,
-        engine: ContextEngine,
+        engine: ContextEngine | ForeignEngine,
         clock: Clock,
         *,
         threads: DaemonThreads | None,
@@ -90,12 +91,20 @@ class EngineRunner:
         ahead_model: SideModel | None = None,
         native: NativeCompaction | None = None,
     ) -> None:
-        self._engine = engine
+        self._threads = threads or DaemonThreads()
+        self._foreign: ForeignEngine | None = None
+        self._builtin: ContextCompressor | None = None
+        if isinstance(engine, ForeignEngine):
+            self._foreign, self._host = engine, engine.host
+        elif isinstance(engine, ContextCompressor):
+            self._builtin, self._host = engine, EngineHost(engine, self._threads, clock)
+        else:
+            self._foreign = ForeignEngine(
+                engine, self._threads, clock, timeout_seconds=timeout_seconds
+            )
+            self._host = self._foreign.host
         self._native = native
         self._ahead_model = ahead_model
-        self._builtin = engine if isinstance(engine, ContextCompressor) else None
-        self._threads = threads or DaemonThreads()
-        self._host = EngineHost(engine, self._threads, clock)
         self._fallback = (
             (fallback, EngineHost(fallback, self._threads, clock)) if fallback is not None else None
         )
@@ -103,12 +112,30 @@ class EngineRunner:
         self._timeout_seconds = timeout_seconds
         self._memory = memory
         self._lowered_window: int | None = None
-        self._unsaid: dict[str, Any] | None = None
 
     @property
     def engine(self) -> ContextEngine:
         """The conversation's engine."""
-        return self._engine
+        return self._host.engine
+
+    @property
+    def foreign(self) -> ForeignEngine | None:
+        """The same, if it is somebody else's."""
+        return self._foreign
+
+    @property
+    def threshold_tokens(self) -> int:
+        """Prompt size from which on it compresses; 0: it does not say."""
+        if self._builtin is not None:
+            return max(0, self._builtin.threshold_tokens)
+        return self._host.threshold_tokens
+
+    @property
+    def window_tokens(self) -> int:
+        """The model's window, as far as it is known; 0: nobody knows."""
+        if self._foreign is not None:
+            return self._foreign.window_tokens
+        return self._host.context_length
 
     @property
     def builtin(self) -> ContextCompressor | None:
@@ -124,10 +151,11 @@ class EngineRunner:
         """Let the engine work; the built-in one steps in if the history is proven not to fit."""
         current = order.size.tokens
         if order.overflow_proven:
-            current = max(current, self._engine.context_length)
+            current = max(current, self.window_tokens)
         if self._builtin is not None:
             return await self._run_ours(self._builtin, self._host, order, current)
-        run = await self._run_foreign(order, current)
+        assert self._foreign is not None
+        run = await self._run_foreign(self._foreign, order, current)
         if run.adopted is None and order.overflow_proven and self._fallback is not None:
             log.warning("the built-in engine steps in", extra={"engine_failure": run.reason})
             return await self._run_builtin(*self._fallback, order, current)
@@ -145,8 +173,7 @@ class EngineRunner:
     @property
     def prunes_results(self) -> bool:
         """Has the engine a way of its own to shorten tool results only?"""
-        inherited = ContextEngine.prune_tool_results_only
-        return getattr(type(self._engine), "prune_tool_results_only", inherited) is not inherited
+        return not self._host.inherits("prune_tool_results_only")
 
     async def prune_results(self, order: Order) -> Checked | None:
         """What the engine makes of old tool results; None: it changed nothing.
@@ -154,18 +181,13 @@ class EngineRunner:
         Raises:
             EngineError: It failed, or it is busy.
         """
-        given, rows = to_engine(order.loaded.rows), order.loaded.rows
-
-        def work() -> Checked | None:
-            copies = copy.deepcopy([dict(message) for message in given])
-            answer = self._engine.prune_tool_results_only(copies, order.size.tokens)
-            if not isinstance(answer, tuple) or len(answer) != 2:
-                raise EngineError("the context engine gave back something that is no pruned list")
-            result, count = answer
-            return None if result is copies or not count else check(result, given, rows)
-
+        foreign, rows = self._foreign, order.loaded.rows
+        if foreign is not None:
+            return await foreign.prune_results(rows, order.size.tokens)
         pruned: Checked | None = await self._host.run(
-            work, "prune_tool_results_only", QUICK_SECONDS
+            lambda: pruned_by(self.engine, rows, order.size.tokens),
+            "prune_tool_results_only",
+            QUICK_SECONDS,
         )
         return pruned
 
@@ -233,44 +255,48 @@ class EngineRunner:
         taken = self._taken(order, checked, new_state, attempt.manifest)
         return replace(taken, cost=attempt.cost)
 
-    async def _run_foreign(self, order: Order, current: int) -> Run:
+    async def asked(self, order: Order) -> Run | None:
+        """Let somebody else's engine decide; None: it wants to compress.
+
+        What comes back otherwise says why not, if it should and does not want to.
+        """
+        if self._foreign is None:
+            return None
         try:
-            await self._apply_limit(order.loaded.session.prefix.model)
-            if order.trigger in ("preflight", "loop"):
-                wanted, reason = await self._wanted(current)
-                if not wanted:
-                    kind = (reason or "").partition(":")[0].strip()
-                    words = in_words(order.state, reason, self._clock.now()) if reason else ""
-                    return Run(None, order.state, reason=words, refused=kind)
-            memory = await memory_text(self._memory, order.loaded, self._clock)
-            checked = await self._host.run(
-                lambda: self._call_foreign(order, current, memory),
-                "compress",
-                self._timeout_seconds,
+            wanted, reason = await self._foreign.wants(
+                order.size.tokens,
+                order.trigger,
+                order.loaded.session.prefix,
+                rough=order.size.source != "usage",
+            )
+        except EngineError as exc:
+            return self._failed(order, exc)
+        if wanted:
+            return None
+        kind = (reason or "").partition(":")[0].strip()
+        words = in_words(order.state, reason, self._clock.now()) if reason else ""
+        return Run(None, order.state, reason=words, refused=kind)
+
+    async def _run_foreign(self, foreign: ForeignEngine, order: Order, current: int) -> Run:
+        rows = order.loaded.rows
+        try:
+            if order.force and not await foreign.has_content(rows):
+                return Run(None, order.state, reason="there is nothing to compress")
+            memory = ""
+            if order.force or not await foreign.only_cleans_up(rows):
+                memory = await memory_text(self._memory, order.loaded, self._clock)
+            checked = await foreign.compress(
+                rows,
+                order.loaded.session.prefix,
+                tokens=current,
+                focus=order.focus,
+                force=order.force,
+                memory=memory,
             )
         except EngineError as exc:
             return self._failed(order, exc)
         new_state = after_compression(order.state, self._clock.now(), mode="summary")
         return self._taken(order, checked, new_state, None)
-
-    def _call_foreign(self, order: Order, current: int, memory: str) -> Checked:
-        """On the worker thread: with copies of everything, which the engine may change."""
-        given = to_engine(order.loaded.rows)
-        keywords = {
-            "current_tokens": current,
-            "focus_topic": order.focus,
-            "force": order.force,
-            "memory_context": memory,
-        }
-        accepted = accepted_keywords(self._engine.compress, keywords)
-        result = self._engine.compress(copy.deepcopy([dict(m) for m in given]), **accepted)
-        return check(result, given, order.loaded.rows)
-
-    async def _wanted(self, current: int) -> tuple[bool, str | None]:
-        answer = await self._host.call("should_compress_info", current)
-        if isinstance(answer, tuple) and len(answer) == 2:
-            return bool(answer[0]), answer[1] if isinstance(answer[1], str) else None
-        return bool(answer), None
 
     def _taken(
         self,
@@ -311,57 +337,16 @@ class EngineRunner:
     # --- what the engine is told ----------------------------------------------------------------
 
     async def tell_usage(self, figures: dict[str, Any]) -> None:
-        """What a response really took; an engine that is busy hears of it after its compression."""
-        self._unsaid = figures
-        if not self._host.busy:
-            await self._say()
-
-    async def _say(self) -> None:
-        figures, self._unsaid = self._unsaid, None
-        if figures is None:
-            return
+        """What a response really took."""
         if self._builtin is not None:
-            self._builtin.update_from_response(figures)
-        else:
-            await self._host.tell("update_from_response", figures)
-
-    async def tell_session(
-        self, session: Session, conversation_key: str, old: LoadedSession | None
-    ) -> None:
-        """Where the conversation is, and where it came from; the engine's failures change nothing.
-
-        Args:
-            session: Where it is now.
-            conversation_key: What leads to it.
-            old: Where it was until now; None: this is the first one that the engine hears of.
-        """
-        keywords: dict[str, Any] = {
-            "platform": session.prefix.source,
-            "model": session.prefix.model,
-            "context_length": self._engine.context_length,
-            "conversation_id": conversation_key,
-        }
-        if old is not None:
-            await self._host.tell("on_session_end", old.session.id, to_engine(old.rows))
-            keywords["boundary_reason"] = old.session.end_reason
-            keywords["old_session_id"] = old.session.id
-        await self._host.tell("on_session_start", session.id, **keywords)
-        if old is not None:
-            self._mark_unknown()
-            await self._say()
-
-    def _mark_unknown(self) -> None:
-        """Another list has another size, which nobody knows before its first answer."""
-        try:
-            self._engine.last_prompt_tokens = -1
-            self._engine.last_completion_tokens = 0
-            self._engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
-        except Exception:  # a property of somebody else's engine
-            log.warning("context engine refused to be marked as compressed", exc_info=True)
+            if not self._host.busy:
+                self._builtin.update_from_response(figures)
+        elif self._foreign is not None:
+            await self._foreign.tell_usage(figures)
 
     def lower_window(self, limit_tokens: int) -> int | None:
         """The provider named its window; the new one, or None if it is not lower."""
-        current = self._lowered_window or self._engine.context_length
+        current = self._lowered_window or self.window_tokens
         lowered = Window(current, "provider").lowered_to(limit_tokens).tokens
         if lowered == current:
             return None
@@ -370,12 +355,9 @@ class EngineRunner:
             "the provider named a smaller window",
             extra={"window_tokens": lowered, "assumed_tokens": current},
         )
+        if self._foreign is not None:
+            self._foreign.lower_window(lowered)
         for engine in (self._builtin, self._fallback and self._fallback[0]):
             if engine is not None:
                 engine.update_model(engine.model, lowered)
         return lowered
-
-    async def _apply_limit(self, model: str) -> None:
-        """A third-party engine learns of a lowered window on its own thread."""
-        if self._lowered_window is not None and self._engine.context_length > self._lowered_window:
-            await self._host.call("update_model", model, self._lowered_window)

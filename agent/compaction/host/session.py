@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent import pressure
 from agent.compaction.host.ahead import PREPARING, Ahead, Preparation
 from agent.compaction.host.announcing import Announcer
 from agent.compaction.host.committing import Committer, Job, Notify, blocked_text
 from agent.compaction.host.detaching import Detachable
+from agent.compaction.host.foreign import ForeignEngine
+from agent.compaction.host.foreign_extras import usage_dict
 from agent.compaction.host.memory_text import MemoryText
 from agent.compaction.host.prune_only import PruneOnly
 from agent.compaction.host.remembering import StateMemory
@@ -22,7 +23,7 @@ from agent.compaction.plan.policy import after_usage, blocked_for, in_words, ver
 from agent.context_compressor import ContextCompressor
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
-from agent.messages import Draft, is_real_user
+from agent.messages import Draft, Message, is_real_user
 from agent.model_metadata import HYGIENE_RATIO, IMAGE_TOKENS, Measurement
 from agent.ports import (
     Clock,
@@ -32,6 +33,7 @@ from agent.ports import (
     CompactionTrigger,
     IdSource,
     SideModel,
+    TurnEnd,
     Usage,
 )
 from agent.sessions import CompressionState, LoadedSession, Session
@@ -66,7 +68,7 @@ class SessionCompactor:
 
     def __init__(
         self,
-        engine: ContextEngine,
+        engine: ContextEngine | ForeignEngine,
         store: SessionStore,
         clock: Clock,
         ids: IdSource,
@@ -86,6 +88,7 @@ class SessionCompactor:
 
         Args:
             engine: This conversation's own instance, `update_model` done.
+                Somebody else's may come with all that is known of it.
             store: Where sessions are.
             clock: Time.
             ids: Names of leases.
@@ -157,6 +160,24 @@ class SessionCompactor:
         return self._runner.engine
 
     @property
+    def foreign(self) -> ForeignEngine | None:
+        """The same, if it is somebody else's."""
+        return self._runner.foreign
+
+    @property
+    def announced_session_id(self) -> str:
+        """Where somebody else's engine thinks that the conversation is; "": it was not told."""
+        return self._announcer.last_id
+
+    async def is_at(self, session: Session) -> None:
+        """The conversation is in this session now: somebody else's engine is told, if it is new."""
+        await self._announcer.at(session)
+
+    def has_begun_at(self, session: Session, key: str) -> None:
+        """Its engine has been told of this session already."""
+        self._announcer.begin_at(session, key)
+
+    @property
     def enabled(self) -> bool:
         """Does it compress by itself?"""
         return self._settings.enabled
@@ -166,12 +187,12 @@ class SessionCompactor:
         """Prompt size at which the net before the agent fires; 0: the window is not known."""
         if self._runner.builtin is not None:
             return self._runner.builtin.triggers.hygiene_tokens
-        return int(self.engine.context_length * HYGIENE_RATIO)
+        return int(self._runner.window_tokens * HYGIENE_RATIO)
 
     @property
     def threshold_tokens(self) -> int:
         """Prompt size at which the loop compresses; 0: the engine never wants to."""
-        return max(0, self.engine.threshold_tokens)
+        return self._runner.threshold_tokens
 
     def measure(self, loaded: LoadedSession) -> Measurement:
         """The size of the session's next prompt, and how far to trust it."""
@@ -182,6 +203,8 @@ class SessionCompactor:
         threshold = self.threshold_tokens
         if not self._settings.enabled:
             return CompactionDecision(False, size.tokens, threshold, "compression is off")
+        if self.foreign is not None:
+            return self._due_by_another(loaded, size)
         if threshold <= 0 or not size.reaches(threshold):
             prune = self._prune.wanted(self._order(loaded, "prune"))
             return CompactionDecision(False, size.tokens, threshold, prune=prune)
@@ -191,6 +214,18 @@ class SessionCompactor:
         found = verdict(state, now, size)
         reason = "" if found.allowed else in_words(state, found.reason or "", now)
         return CompactionDecision(found.allowed, size.tokens, threshold, reason)
+
+    def _due_by_another(self, loaded: LoadedSession, size: Measurement) -> CompactionDecision:
+        """Somebody else's engine is asked, whatever its threshold says, unless it cools down."""
+        threshold = self.threshold_tokens
+        full = threshold > 0 and size.reaches(threshold)
+        state, now = self._memory.state(loaded), self._clock.now()
+        found = verdict(state, now, size)
+        if not found.allowed:
+            reason = in_words(state, found.reason or "", now) if full else ""
+            return CompactionDecision(False, size.tokens, threshold, reason)
+        prune = not full and self._prune.wanted(self._order(loaded, "prune"))
+        return CompactionDecision(full, size.tokens, threshold, prune=prune, ask=True)
 
     def blocked_for_hygiene(self, loaded: LoadedSession, *, ignore_block: bool = True) -> str:
         """Why the last net may not fire, in words; "" if it may.
@@ -225,9 +260,18 @@ class SessionCompactor:
         loaded = order.loaded
         if (refused := self._refusal(order)) is not None:
             return refused
-        await self._announcer.at(loaded.session)
+        if trigger == "preflight":
+            await self._announcer.turn_begins(loaded.session)
+        else:
+            await self._announcer.at(loaded.session)
         if trigger == "prune":
             return await self._prune(order)
+        if trigger in ("preflight", "loop") and (run := await self._runner.asked(order)):
+            return await self._committer.not_wanted(order, run, notify)
+        if notify is not None and self.foreign is not None and not order.force:
+            text = await self.foreign.extras.status_text(trigger, order.size.tokens)
+            if text:
+                notify(text)
         self._job = job = Detachable(
             lambda job: self._carry_out(order, job, notify), name="compression"
         )
@@ -258,7 +302,7 @@ class SessionCompactor:
         if not order.force and self._turn_count == (_turn_of(loaded), MAX_PER_TURN):
             return order.unchanged("aborted", f"it was compressed {MAX_PER_TURN} times already")
         match order.trigger:
-            case "preflight" | "loop" if not (decision := self.due(loaded)).due:
+            case "preflight" | "loop" if not ((decision := self.due(loaded)).due or decision.ask):
                 outcome: CompactionOutcome = "aborted" if decision.reason else "not_needed"
                 return order.unchanged(outcome, decision.reason)
             case "prune" if not self._prune.wanted(order):
@@ -331,9 +375,23 @@ class SessionCompactor:
             return loaded
         return (await self.compact(loaded, "expired")).loaded
 
-    async def after_turn(self, seen: LoadedSession, final: Draft) -> None:
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        if self.foreign is None or not self.foreign.extras.selects:
+            return messages
+        await self._announcer.at(loaded.session)
+        prefix = self._memory.prefix_tokens(loaded.session.prefix)
+        room = max(0, self._runner.window_tokens - answer_tokens - prefix)
+        return await self.foreign.extras.select(loaded, messages, room_tokens=room)
+
+    async def after_turn(
+        self, seen: LoadedSession, final: Draft, end: TurnEnd | None = None
+    ) -> None:
         if self._micro is not None:
             await self._micro.after_turn(seen, final)
+        if self.foreign is not None and end is not None:
+            await self.foreign.extras.turn_complete(seen, final.message, end)
 
     def _is_held(self, loaded: LoadedSession) -> bool:
         """Is a compression of this list at work, or paid for and not stored yet?"""
@@ -381,7 +439,7 @@ class SessionCompactor:
             extra={"prompt_tokens": prompt_tokens, "threshold_tokens": threshold_tokens},
         )
         if notify is not None:
-            window, automatic = self.engine.context_length, self._settings.enabled
+            window, automatic = self._runner.window_tokens, self._settings.enabled
             notify(
                 pressure.pressure_text(prompt_tokens, threshold_tokens, window, automatic=automatic)
             )
@@ -390,20 +448,6 @@ class SessionCompactor:
         lowered = self._runner.lower_window(limit_tokens)
         if lowered is not None:
             self._on_limit(lowered)
-
-
-def usage_dict(usage: Usage) -> dict[str, Any]:
-    """Usage as engines know it."""
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.prompt_tokens + usage.output_tokens,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": 0,
-    }
 
 
 def _turn_of(loaded: LoadedSession) -> int:

@@ -108,10 +108,15 @@ def rows_tokens(rows: Sequence[Row]) -> int:
 def _checked(result: object) -> list[Message]:
     if not isinstance(result, list) or not result:
         raise EngineError("the context engine gave back no messages")
-    return [_checked_message(item) for item in result]
+    return [checked_message(item) for item in result]
 
 
-def _checked_message(item: Any) -> Message:
+def checked_message(item: Any) -> Message:
+    """One message as an engine gave it back.
+
+    Raises:
+        EngineError: It is none.
+    """
     if not isinstance(item, dict) or item.get("role") not in _ROLES:
         raise EngineError("the context engine gave back something that is no message")
     content = item.get("content")

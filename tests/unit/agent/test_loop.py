@@ -139,6 +139,11 @@ class FakeCompactor:
         assert change.applied
         return CompactionResult("compressed", await self.store.load(change.tip.id))
 
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        return messages
+
     async def note_usage(
         self, loaded: LoadedSession, usage: Usage, *, notify: object = None
     ) -> LoadedSession:

@@ -151,6 +151,11 @@ class FakeCompactor:
         )
 
     async def note_usage(
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        return messages
+
         self, loaded: LoadedSession, usage: Usage, *, notify: object = None
     ) -> LoadedSession:
         return loaded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ class Road(Rig):
             settings=LoopSettings(max_tokens=500),
         )
         super().boot()
-        self.turns._on_over = self.desk.turn_over
+        self.turns._aftermath = replace(self.turns._aftermath, on_over=self.desk.turn_over)
 
     async def say(self, text: str, tokens: int | None = None) -> None:
         """A message and its answer, whose prompt had this size."""

@@ -1,26 +1,136 @@
-"""The compactors of the busy conversations, bounded."""
+"""The compactors of the busy conversations, bounded, each made once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from agent.ports import Compactor
 from gateway.turns.compactors import CompactorCache
 from tests.unit.gateway.rig import FakeCompactor
 
 
-def test_the_longest_unused_goes_first() -> None:
-    made: list[str] = []
+class Maker:
+    """Makes compactors when it is let, and takes down for whom."""
 
-    def make(conversation_id: str) -> FakeCompactor:
-        made.append(conversation_id)
+    def __init__(self, *, slow: bool = False) -> None:
+        self.made: list[str] = []
+        self.go = asyncio.Event()
+        self.fails = False
+        if not slow:
+            self.go.set()
+
+    async def __call__(self, conversation_id: str) -> Compactor:
+        self.made.append(conversation_id)
+        await self.go.wait()
+        if self.fails:
+            raise RuntimeError("told to fail")
         return FakeCompactor()
 
+
+class FakeKeeper:
+    """Keeps all, and takes down whom it let go."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.followed: list[tuple[str, str]] = []
+
+    def survives(self, compactor: Compactor) -> bool:
+        return True
+
+    async def succeed(self, compactor: Compactor, old_id: str, new_id: str) -> Compactor:
+        self.followed.append((old_id, new_id))
+        return compactor
+
+    async def let_go(self, compactor: Compactor, conversation_id: str) -> None:
+        self.gone.append(conversation_id)
+
+    async def close(self, compactors: Iterable[tuple[str, Compactor]]) -> None:
+        raise NotImplementedError
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_the_longest_unused_goes_first() -> None:
+    make = Maker()
     cache = CompactorCache(make, max_compactors=2)
-    first = cache.get("a")
-    cache.get("b")
-    assert cache.get("a") is first
-    cache.get("c")
-    assert cache.get("a") is first
-    cache.get("b")
-    assert made == ["a", "b", "c", "b"]
-    cache.forget("a")
-    cache.forget("unknown")
+    first = await cache.get("a")
+    await cache.get("b")
+    assert await cache.get("a") is first
+    await cache.get("c")
+    assert await cache.get("a") is first
+    await cache.get("b")
+    assert make.made == ["a", "b", "c", "b"]
+    cache.succeed("a", "new")
+    cache.succeed("unknown", "new")
     assert len(cache) == 1
+
+
+async def test_two_who_ask_at_once_get_the_same_one() -> None:
+    make = Maker(slow=True)
+    cache = CompactorCache(make)
+    one, other = asyncio.ensure_future(cache.get("a")), asyncio.ensure_future(cache.get("a"))
+    cancelled = asyncio.ensure_future(cache.get("a"))
+    await settle()
+    cancelled.cancel()
+    make.go.set()
+    assert await one is await other
+    assert make.made == ["a"]
+
+
+async def test_one_that_could_not_be_made_is_made_at_the_next_chance() -> None:
+    make = Maker()
+    make.fails = True
+    cache = CompactorCache(make)
+    with pytest.raises(RuntimeError):
+        await cache.get("a")
+    make.fails = False
+    await cache.get("a")
+    assert make.made == ["a", "a"]
+
+
+async def test_one_in_use_is_not_let_go_and_its_keeper_hears_of_the_others() -> None:
+    keeper = FakeKeeper()
+    cache = CompactorCache(Maker(), max_compactors=1, keeper=keeper)
+    async with cache.using("a") as used:
+        await cache.get("b")
+        await cache.get("c")
+        await settle()
+        assert keeper.gone == ["b"]
+        assert await cache.get("a") is used
+    await cache.get("d")
+    await settle()
+    assert sorted(keeper.gone) == ["a", "b", "c"]
+
+
+async def test_a_window_that_changed_makes_none_anew_that_minds_it_by_itself() -> None:
+    kept, plain = CompactorCache(Maker(), keeper=FakeKeeper()), CompactorCache(Maker())
+    for cache, same in ((kept, True), (plain, False)):
+        before = await cache.get("a")
+        cache.clear()
+        assert (await cache.get("a") is before) is same
+
+
+async def test_what_begins_in_another_ones_place_has_its_engine() -> None:
+    keeper = FakeKeeper()
+    make = Maker(slow=True)
+    cache = CompactorCache(make, keeper=keeper)
+    old = asyncio.ensure_future(cache.get("a"))
+    await settle()
+    cache.succeed("a", "b")
+    following = asyncio.ensure_future(cache.get("b"))
+    await settle()
+    assert not following.done()
+    make.go.set()
+    assert await following is await old
+    assert keeper.followed == [("a", "b")]
+    cache.succeed(
+        "never used", "c"
+    )  # its session is over all the same: an engine has to hear of it
+    await cache.get("c")
+    assert keeper.followed[1:] == [("never used", "c")]

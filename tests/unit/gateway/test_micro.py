@@ -182,7 +182,7 @@ class Behind(Talk):
         self.model = ScriptedSideModel(cumulative)
         self.compactors = CompactorCache(self._compactor)
         self.desk = MicroDesk(self.compactors, clock)
-        rig.turns._on_answered = self.desk.answered
+        rig.turns._aftermath = replace(rig.turns._aftermath, on_answered=self.desk.answered)
         answer = rig.loop.__class__.__call__
 
         async def with_list(
@@ -261,7 +261,10 @@ async def test_an_answer_is_handed_over_before_anything_is_condensed(clock: Fake
 async def test_only_a_turn_that_was_answered_counts(clock: FakeClock) -> None:
     talk = Behind(clock)
     seen: list[str] = []
-    talk.rig.turns._on_answered = lambda conversation_id, result: seen.append(result.text)
+    talk.rig.turns._aftermath = replace(
+        talk.rig.turns._aftermath,
+        on_answered=lambda conversation_id, result: seen.append(result.text),
+    )
     await talk.say("hi")
     gate = asyncio.Event()
     talk.rig.hold("long", gate)
@@ -285,7 +288,7 @@ async def test_a_crash_or_a_store_in_trouble_stays_behind_the_turn(
         async def broken(*_: Any, error: Exception = error) -> None:
             raise error
 
-        talk.compactors.get("c_1").after_turn = broken  # type: ignore[method-assign]
+        (await talk.compactors.get("c_1")).after_turn = broken  # type: ignore[method-assign]
         with caplog.at_level(logging.WARNING):
             await talk.say("hi")
             await talk.over()
@@ -341,7 +344,7 @@ async def test_nobody_pays_who_may_not(clock: FakeClock) -> None:
         return False
 
     for k in (1, 2):
-        compactor: Any = talk.compactors.get("c_1")
+        compactor: Any = await talk.compactors.get("c_1")
         compactor._micro._may_spend = may_spend
         await talk.long(k)
         await talk.over()

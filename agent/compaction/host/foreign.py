@@ -1,0 +1,331 @@
+"""Owns what somebody else's engine is told and asked in one conversation: order, kwargs, copies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.compaction.host.foreign_extras import ForeignExtras
+from agent.compaction.host.foreign_lists import copied, looked_at, pruned_by
+from agent.compaction.plan.adoption import Checked
+from agent.context_engine import ContextEngine
+from agent.daemon_threads import DaemonThreads
+from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
+from agent.errors import EngineError
+from agent.messages import Row
+from agent.ports import Clock, CompactionTrigger
+from agent.sessions import LoadedSession, Session, SessionPrefix
+
+log = logging.getLogger(__name__)
+
+SessionDb = Callable[[], object | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What an engine is told of its host."""
+
+    home: str = ""
+    """The folder that plugins take for their host's home."""
+    base_url: str = ""
+    provider: str = ""
+    api_mode: str = ""
+    model_thresholds: Mapping[str, float] = field(default_factory=dict)
+    session_db: SessionDb = lambda: None
+    """Makes what an engine is given as its host's list of sessions."""
+
+
+class ForeignEngine:
+    """One engine of somebody else's, for one conversation. All of its code runs on its threads.
+
+    What fails there is an `EngineError` where something was wanted of it, and a line in the log
+    where it was only told something.
+    """
+
+    def __init__(
+        self,
+        engine: ContextEngine,
+        threads: DaemonThreads,
+        clock: Clock,
+        *,
+        timeout_seconds: float,
+        name: str = "",
+        facts: HostFacts | None = None,
+        window: Callable[[], int] | None = None,
+    ) -> None:
+        """Take the conversation's own instance.
+
+        Args:
+            engine: Nobody else uses it.
+            threads: Where it runs; shared with other engines of others.
+            clock: Time.
+            timeout_seconds: For `compress`.
+            name: As it is called in texts.
+            facts: What it is told of its host.
+            window: The model's window as known now; None: it has been told (`update_model` done).
+        """
+        self.engine = engine
+        self.host = EngineHost(engine, threads, clock, name=name)
+        self._timeout_seconds = timeout_seconds
+        self._facts = facts or HostFacts()
+        self._window = window
+        self._told_window = 0
+        self._lowered: int | None = None
+        self._introduced = False
+        self._unsaid: dict[str, Any] | None = None
+        self.extras = ForeignExtras(self.host, lambda: self.window_tokens)
+
+    @property
+    def window_tokens(self) -> int:
+        """The window that counts for this conversation; 0: nobody knows."""
+        known = self._window() if self._window is not None else self.host.context_length
+        return known if self._lowered is None else min(known, self._lowered)
+
+    # --- the model and its window ----------------------------------------------------------------
+
+    async def introduce(self, model: str) -> None:
+        """The first thing that it hears: thresholds per model, then the model and its window.
+
+        Raises:
+            EngineError: It can not be used.
+        """
+        thresholds = dict(self._facts.model_thresholds)
+
+        def work() -> None:
+            if thresholds:
+                self.engine.model_thresholds = thresholds
+            self._update_model(model, self.window_tokens)
+
+        await self.host.run(work, "update_model", QUICK_SECONDS)
+        self._told_window = self.window_tokens
+
+    def lower_window(self, limit_tokens: int) -> None:
+        """The provider named a smaller window; the engine hears of it before it is used again."""
+        self._lowered = limit_tokens
+
+    async def _mind_the_window(self, model: str) -> None:
+        wanted = self.window_tokens
+        known = self._told_window or self.host.context_length
+        if wanted != known and wanted > 0:
+            await self.host.run(
+                lambda: self._update_model(model, wanted), "update_model", QUICK_SECONDS
+            )
+            self._told_window = wanted
+
+    def _update_model(self, model: str, window_tokens: int) -> None:
+        more = {
+            "base_url": self._facts.base_url,
+            "api_key": "",  # never ours: a plugin that needs one declares it
+            "provider": self._facts.provider,
+            "api_mode": self._facts.api_mode,
+        }
+        call = self.engine.update_model
+        call(model, window_tokens, **accepted_keywords(call, more))
+
+    # --- the life of the conversation ------------------------------------------------------------
+
+    async def starts(self, session: Session, key: str, *, branched: bool = False) -> None:
+        """It is in this session now, the first that it hears of, or the key is another one now.
+
+        ``branched``: it was copied from another conversation, and nothing was answered in it yet.
+        """
+        if not self._introduced:
+            self._introduced = True
+            await self._bind(session)
+        more: dict[str, Any] = {"hermes_home": self._facts.home} if self._facts.home else {}
+        if branched:
+            more |= {"old_session_id": session.parent_session_id, "boundary_reason": "branch"}
+        await self.host.tell("on_session_start", session.id, **self._where(session, key), **more)
+
+    async def _bind(self, session: Session) -> None:
+        database = self._facts.session_db()
+
+        def work() -> None:
+            bind = getattr(self.engine, "bind_session_state", None)
+            if callable(bind):
+                keywords = {"session_db": database, "session_id": session.id}
+                bind(**accepted_keywords(bind, keywords))
+
+        try:
+            await self.host.run(work, "bind_session_state", QUICK_SECONDS)
+        except EngineError:
+            log.warning("context engine was not bound to its session", exc_info=True)
+
+    async def moves(self, session: Session, key: str, old: LoadedSession) -> None:
+        """From one session of the conversation to the next: the old one has ended."""
+        await self._ended(old)
+        await self.host.tell(
+            "on_session_start",
+            session.id,
+            boundary_reason=old.session.end_reason,
+            old_session_id=old.session.id,
+            **self._where(session, key),
+        )
+        await self.mark_unknown()
+        await self.say_usage()
+
+    async def resets(self, session: Session, key: str, old: LoadedSession) -> None:
+        """A new conversation begins in the old one's place."""
+        await self._ended(old)
+        await self.host.tell("on_session_reset")
+        await self.host.tell(
+            "on_session_start",
+            session.id,
+            old_session_id=old.session.id,
+            **self._where(session, key),
+        )
+        self._unsaid = None
+
+    async def _ended(self, old: LoadedSession) -> None:
+        if not self.host.inherits("on_session_end"):
+            rows = old.rows
+            await self._told(
+                lambda: self.engine.on_session_end(old.session.id, copied(rows)), "on_session_end"
+            )
+
+    async def ends(self, old: LoadedSession | None) -> None:
+        """The daemon goes down (or, without a session, only this instance goes): let it close."""
+        if old is not None:
+            await self._ended(old)
+
+        def work() -> None:
+            shutdown = getattr(self.engine, "shutdown", None)
+            if callable(shutdown):
+                shutdown()
+
+        await self._told(work, "shutdown")
+
+    def _where(self, session: Session, key: str) -> dict[str, Any]:
+        facts = {
+            "platform": session.prefix.source,
+            "model": session.prefix.model,
+            "context_length": self.host.context_length or self.window_tokens,
+            "conversation_id": key,
+        }
+        return {name: value for name, value in facts.items() if value not in (None, "")}
+
+    async def mark_unknown(self) -> None:
+        """Another list has another size, which nobody knows before its first answer."""
+
+        def work() -> None:
+            self.engine.last_prompt_tokens = -1
+            self.engine.last_completion_tokens = 0
+            self.engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
+
+        await self._told(work, "last_prompt_tokens")
+
+    async def _told(self, work: Callable[[], None], what: str) -> None:
+        try:
+            await self.host.run(work, what, QUICK_SECONDS)
+        except EngineError:
+            log.warning("context engine was not told", extra={"method": what}, exc_info=True)
+
+    # --- usage -----------------------------------------------------------------------------------
+
+    async def tell_usage(self, figures: dict[str, Any]) -> None:
+        """What a response really took; an engine that is busy hears of it after its compression."""
+        self._unsaid = figures
+        if not self.host.busy:
+            await self.say_usage()
+
+    async def say_usage(self) -> None:
+        """What it could not be told while it was busy."""
+        figures, self._unsaid = self._unsaid, None
+        if figures is not None:
+            await self.host.tell("update_from_response", figures)
+
+    # --- compressing -----------------------------------------------------------------------------
+
+    async def wants(
+        self, tokens: int, trigger: CompactionTrigger, prefix: SessionPrefix, *, rough: bool
+    ) -> tuple[bool, str | None]:
+        """Does it want to compress a prompt of this size; if not although it should: why not.
+
+        Raises:
+            EngineError: It failed, or it is busy.
+        """
+        await self._mind_the_window(prefix.model)
+        engine = self.engine
+
+        def work() -> tuple[bool, str | None]:
+            if trigger == "preflight":
+                if rough and engine.should_defer_preflight_to_real_usage(tokens):
+                    return False, None
+                cooldown = getattr(engine, "get_active_compression_failure_cooldown", None)
+                if callable(cooldown) and cooldown():
+                    return False, None
+            answer: Any = engine.should_compress_info(tokens)
+            if isinstance(answer, tuple) and len(answer) == 2:
+                return bool(answer[0]), answer[1] if isinstance(answer[1], str) else None
+            return bool(answer), None
+
+        wanted: tuple[bool, str | None] = await self.host.run(
+            work, "should_compress", QUICK_SECONDS
+        )
+        return wanted
+
+    async def has_content(self, rows: Sequence[Row]) -> bool:
+        """Is there anything that it could shorten? Asked where somebody wants it to."""
+        if self.host.inherits("has_content_to_compress"):
+            return True
+        found = await self.host.run(
+            lambda: self.engine.has_content_to_compress(copied(rows)),
+            "has_content_to_compress",
+            QUICK_SECONDS,
+        )
+        return bool(found)
+
+    async def only_cleans_up(self, rows: Sequence[Row]) -> bool:
+        """Would `compress` do less than a compression, so that the memory need not be asked?"""
+        if self.host.inherits("pending_compression_operation"):
+            return False
+        operation = await self.host.run(
+            lambda: self.engine.pending_compression_operation(copied(rows)),
+            "pending_compression_operation",
+            QUICK_SECONDS,
+        )
+        return bool(operation == "sanitize")
+
+    async def compress(
+        self,
+        rows: Sequence[Row],
+        prefix: SessionPrefix,
+        *,
+        tokens: int,
+        focus: str | None,
+        force: bool,
+        memory: str,
+    ) -> Checked:
+        """What it makes of a list, looked at.
+
+        Raises:
+            EngineError: It failed, it is busy, or it gave back what nobody can look at.
+        """
+        await self._mind_the_window(prefix.model)
+        keywords = {
+            "current_tokens": tokens,
+            "focus_topic": focus,
+            "force": force,
+            "memory_context": memory,
+        }
+
+        def work() -> Checked:
+            call = self.engine.compress
+            result = call(copied(rows), **accepted_keywords(call, keywords))
+            return looked_at(result, rows)
+
+        checked: Checked = await self.host.run(work, "compress", self._timeout_seconds)
+        return checked
+
+    async def prune_results(self, rows: Sequence[Row], tokens: int) -> Checked | None:
+        """What it makes of old tool results; None: it changed nothing.
+
+        Raises:
+            EngineError: It failed, or it is busy.
+        """
+        pruned: Checked | None = await self.host.run(
+            lambda: pruned_by(self.engine, rows, tokens), "prune_tool_results_only", QUICK_SECONDS
+        )
+        return pruned
