@@ -13,20 +13,25 @@ from types import FrameType
 from gateway.cli import exits
 
 LAST_SECONDS = 3.0
-"""How long the interpreter may take to end, once all is done."""
+"""How long the interpreter may take to end, once all is done and said."""
 
 
 def leave_for_sure(code: int) -> None:
     """End the process, whatever threads still run: the interpreter would wait for them.
 
-    All of ours is stopped and stored by then.
+    All of ours is stopped and stored by then; what was said may still be on its way to a reader.
     """
     ours = sys.modules.get("agent.llm.background")
     if ours is not None and ours.is_at_work():
         # A restart right behind a start finds the model's SDK half imported: seconds for nothing.
         _leave_now(code)
     if "gateway.plugins.importing" in sys.modules:  # code of others has run, maybe for ever
-        threading.Thread(target=_leave_late, args=(code,), name="last exit", daemon=True).start()
+        leave_soon(code)
+
+
+def leave_soon(code: int) -> None:
+    """The same, whatever goes on, within `LAST_SECONDS`. Nothing may be left to be said."""
+    threading.Thread(target=_leave_late, args=(code,), name="last exit", daemon=True).start()
 
 
 def _leave_now(code: int) -> None:

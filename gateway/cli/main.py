@@ -23,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="`posthouse run` starts the gateway, `posthouse demo` shows what it does.",
     )
     parser.add_argument("--version", action="version", version=f"posthouse {__version__}")
+    parser.set_defaults(is_process=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     def add(name: str, module: str, text: str) -> argparse.ArgumentParser:
@@ -158,7 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return exits.MISTYPED
-    if arguments.command == "run" and argv is None:
+    arguments.is_process = argv is None  # and not a call in another one
+    if arguments.command == "run" and arguments.is_process:
         from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
 
         leave_on_sigterm()
@@ -168,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(f"gateway.cli.{arguments.module}")
     try:
         code = int(module.run(arguments))
-        if argv is None:  # this is the process, not a call in another
+        if arguments.is_process:
             from gateway.cli.leaving import leave_for_sure  # noqa: PLC0415
 
             leave_for_sure(code)

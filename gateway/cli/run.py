@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gateway import __version__
 from gateway.cli import exits
+from gateway.cli.leaving import leave_soon
 from gateway.config.environment import (
     Home,
     Secrets,
@@ -20,6 +21,7 @@ from gateway.config.environment import (
     find_config_file,
     find_home,
     read_secrets,
+    values_to_hide,
 )
 from gateway.config.loading import PassedThrough, load_config
 from gateway.config.models import Config
@@ -82,10 +84,13 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     with claimed(home.path, home.lock):
         if console and person:
             _introduce(config, secrets, home, file, chat=chat)
-        with _tidy_output(config):
-            return asyncio.run(
+        with _tidy_output(config), asyncio.Runner() as runner:
+            code = runner.run(
                 _serve(config, sections, secrets, home, env, console, chat, decorate_store)
             )
+            if arguments.is_process:
+                leave_soon(code)  # the runner's end waits for names that are still looked up
+            return code
 
 
 def _tidy_output(config: Config) -> AbstractContextManager[object]:
@@ -144,7 +149,8 @@ def _log(config: Config, secrets: Secrets, env: Mapping[str, str], *, quiet: boo
     if quiet:
         terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
         level = quiet_level(level, terminal=terminal)
-    set_up(level=level, style=config.logging.format, secrets=secrets.values(), env=env)
+    hidden = [*secrets.values(), *values_to_hide(config, env)]
+    set_up(level=level, style=config.logging.format, secrets=hidden, env=env)
 
 
 def quiet_level(level: LogLevel, *, terminal: bool) -> LogLevel:

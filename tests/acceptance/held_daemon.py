@@ -1,4 +1,4 @@
-"""The real daemon, held in the middle of its start, so that a signal can hit it there.
+"""The real daemon, held in the middle of its start or its end, so that a signal can hit it there.
 
 `python -m tests.acceptance.held_daemon --at PLACE --reached FILE --config FILE`. It makes the file
 when it is at the place, and goes no further.
@@ -7,19 +7,22 @@ when it is at the place, and goes no further.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import threading
 import time
 from pathlib import Path
 
 PLACES = ("importing", "migrating", "building")
+NAMING = "naming"
+"""While it ends, a name is still looked up: the system's resolver takes its time."""
 HELD_SECONDS = 60.0
 
 
 def main(argv: list[str]) -> int:
     """Run the daemon up to the place."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--at", choices=PLACES, required=True)
+    parser.add_argument("--at", choices=(*PLACES, NAMING), required=True)
     parser.add_argument("--reached", type=Path, required=True)
     parser.add_argument("--config", required=True)
     options = parser.parse_args(argv)
@@ -44,6 +47,16 @@ def main(argv: list[str]) -> int:
             from gateway.wiring import assembling
 
             assembling.assemble = hold  # type: ignore[assignment]
+        case _:
+            from gateway.daemon import Daemon
+
+            serve = Daemon.serve
+
+            async def serve_and_ask(daemon: Daemon) -> int:
+                asyncio.get_running_loop().run_in_executor(None, hold)
+                return await serve(daemon)
+
+            Daemon.serve = serve_and_ask  # type: ignore[method-assign]
 
     from gateway.cli.main import main as posthouse
 

@@ -31,7 +31,7 @@ from tests.acceptance.harness import (
     run_command,
     settled,
 )
-from tests.acceptance.held_daemon import PLACES
+from tests.acceptance.held_daemon import NAMING, PLACES
 from tests.fakes.store_invariants import check_invariants
 
 RECEIPT = "I am still at work on something here."
@@ -206,6 +206,22 @@ async def test_sigterm_in_the_middle_of_the_start(world: World, place: str) -> N
     await answered(chat, "reply to: and now?", daemon)
     assert world.database().integrity() == "ok"
     check_invariants(world.database().path)
+
+
+async def test_a_name_that_is_still_looked_up_holds_up_no_end(world: World) -> None:
+    config = world.configure()
+    reached = world.home.parent / "reached"
+    daemon = world.daemon(
+        launcher=(
+            "-m", "tests.acceptance.held_daemon", "--at", NAMING, "--reached", str(reached),
+        ),
+        config=config,
+        secrets=world.secrets_for("telegram"),
+    ).start()  # fmt: skip
+    await daemon.ready("telegram")
+    assert reached.exists()
+    code, _ = await daemon.terminate(10.0)
+    assert code == 0
 
 
 async def test_sigterm_during_start_up(world: World) -> None:
