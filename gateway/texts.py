@@ -28,6 +28,9 @@ ADMIN_ONLY = (
     "This conversation is shared, so only an admin of this bot may do that. "
     "Please ask one; /whoami shows your id."
 )
+NOT_YOUR_COMMAND = (
+    "That command is not open to you here. Please ask an admin of this bot; /whoami shows your id."
+)
 ADMINS_ONLY = "Only an admin of this bot may do that. Please ask one; /whoami shows your id."
 RESTARTING = "Restarting. I will say here when I am back."
 NOBODY_STARTS_ME_AGAIN = (

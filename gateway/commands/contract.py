@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
 from agent.mail import Button, InboxRecord, OutboxItem
+from agent.memory.desk import NoteDesk
 from agent.model_metadata import Triggers
 from agent.prompt_caching import CacheTtl
 from agent.sessions import Conversation, LoadedSession, Session, SessionPrefix
@@ -76,6 +77,7 @@ class CommandHost:
     lineages: Lineages
     """What people do to conversations as a whole, and the ledger of their requests."""
     compactors: CompactorCache
+    notes: NoteDesk
     prefix_for: Callable[[str], SessionPrefix]
     status: Status
     waiting: Callable[[str], int]
@@ -92,6 +94,8 @@ class CommandHost:
     """None: nothing ever has to be allowed."""
     crossed: Callable[[Boundary], Awaitable[None]] = _nobody
     """Who rides along with turns is told where a person has led a place."""
+    foreign: Mapping[str, Command] = field(default_factory=dict)
+    """Commands of plugins, by their names; none has one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ class Call:
     """For /stop: done if what was running has ended by now; None: nothing was running."""
     inbox_id: int = 0
     """The command's own row."""
+    foreign: Callable[[str], bool] = lambda name: False
+    """May the sender give this command of a plugin here?"""
 
     @property
     def key(self) -> str:
@@ -142,7 +148,13 @@ class Said:
 Answer = str | Said | Settled | AskAgain
 Place = Literal["at once", "in order"]
 Group = Literal[
-    "Talking", "This conversation", "Going back", "Other conversations", "About me", "For admins"
+    "Talking",
+    "This conversation",
+    "Going back",
+    "Other conversations",
+    "About me",
+    "From plugins",
+    "For admins",
 ]
 
 
@@ -162,6 +174,8 @@ class Command:
     """False: done in a moment, and half done it could not be told from done."""
     admin_only: bool = False
     """For admins, also where one person talks alone; others are not even told of it."""
+    plugin: str = ""
+    """The key of the plugin that it is from; "": it is ours."""
 
 
 async def tip(host: CommandHost, call: Call) -> LoadedSession | None:

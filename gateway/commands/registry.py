@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import get_args
 
 from gateway.commands import (
@@ -12,6 +12,7 @@ from gateway.commands import (
     conversations,
     going_back,
     lineage,
+    memory,
     micro,
     restart,
     talk,
@@ -24,7 +25,8 @@ async def help_text(host: CommandHost, call: Call) -> str:
     """The list of commands, by what they are about."""
     blocks = ["Just write to me. I also know:"]
     for group in get_args(Group):
-        commands = [c for c in COMMANDS.values() if c.group == group and may_see(c, call)]
+        every = [*COMMANDS.values(), *host.foreign.values()]
+        commands = [c for c in every if c.group == group and may_see(c, call)]
         if commands:
             blocks.append("\n".join([f"{group}:", *map(_line, commands)]))
     return "\n\n".join(blocks)
@@ -32,6 +34,8 @@ async def help_text(host: CommandHost, call: Call) -> str:
 
 def may_see(command: Command, call: Call) -> bool:
     """Is this one for whoever asks?"""
+    if command.plugin:
+        return call.foreign(command.name)
     return call.admin or not command.admin_only
 
 
@@ -90,6 +94,9 @@ COMMANDS: Mapping[str, Command] = {
                   "Other conversations", "[number or title]"),
         Command("whoami", "your id, and this chat's", talk.whoami, "About me"),
         Command("usage", "what your messages took, and what it cost", usage.usage, "About me"),
+        Command("memory", "what I remember here", memory.memory, "About me", usage="[page]"),
+        Command("forget", "take away one thing that I remember", memory.forget, "About me",
+                usage="[id or words]", stoppable=False),
         Command("help", "what I can do", help_text, "About me"),
         Command("restart", "start me again; what I am working on goes on afterwards",
                 restart.restart, "For admins", admin_only=True, stoppable=False),
@@ -103,11 +110,18 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-def find(name: str) -> Command | None:
-    """The command of this name or alias."""
-    return COMMANDS.get(ALIASES.get(name, name))
+NO_OTHERS: Mapping[str, Command] = {}
 
 
-def near(name: str) -> list[str]:
+def find(name: str, foreign: Mapping[str, Command] = NO_OTHERS) -> Command | None:
+    """The command of this name or alias; ``foreign``: those of plugins, which come after ours.
+
+    Some platforms take no hyphen in the name of a command: there ``/a_b`` is ``/a-b``.
+    """
+    ours = COMMANDS.get(ALIASES.get(name, name))
+    return ours or foreign.get(name) or foreign.get(name.replace("_", "-"))
+
+
+def near(name: str, others: Iterable[str] = ()) -> list[str]:
     """Names that somebody may have meant."""
-    return difflib.get_close_matches(name, [*COMMANDS], n=2, cutoff=0.6)
+    return difflib.get_close_matches(name, [*COMMANDS, *others], n=2, cutoff=0.6)

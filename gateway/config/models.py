@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.config.mcp import McpServerMap
+
 CacheTtl = Literal["5m", "1h", "auto"]
 
 
@@ -156,7 +158,7 @@ class Tools(Section):
     shell: bool = False
     files: bool = False
     fetch_url: bool = True
-    mcp: dict[str, Any] = {}
+    mcp: McpServerMap = {}
 
 
 class Agent(Section):
@@ -195,7 +197,16 @@ class TelegramWebhook(Section):
     secret: str | None = Field(None, pattern=r"^[A-Za-z0-9_-]{1,256}$")
 
 
-class Telegram(Section):
+class WhoMayCommand(Section):
+    """Who may give the commands of plugins: in direct chats, and (``group_…``) in groups."""
+
+    allow_admin_from: PlainIds = []
+    user_allowed_commands: list[str] = []
+    group_allow_admin_from: PlainIds = []
+    group_user_allowed_commands: list[str] = []
+
+
+class Telegram(WhoMayCommand):
     """The Telegram bot."""
 
     enabled: Switch = "auto"
@@ -223,7 +234,7 @@ class Telegram(Section):
         return self
 
 
-class Discord(Section):
+class Discord(WhoMayCommand):
     """The Discord bot."""
 
     enabled: Switch = "auto"
@@ -353,7 +364,6 @@ class Config(Section):
 
 
 NOT_YET: dict[str, str] = {
-    "agent.tools.mcp": "MCP servers",
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
     "memory.provider": "memory providers",

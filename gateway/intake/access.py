@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gateway.intake.command_rules import ANYONE as ANYONE
+from gateway.intake.command_rules import NO_COMMAND_RULES, CommandRules
 from gateway.platforms.contract import InboundMessage
-
-ANYONE = "*"
 
 
 class Ground(StrEnum):
@@ -51,6 +51,8 @@ class PlatformPolicy:
     require_mention: bool = True
     """In groups, only what is addressed to the bot is for it."""
     group_sessions_per_user: bool = True
+    commands: CommandRules = NO_COMMAND_RULES
+    """Who may give the commands of plugins."""
     pairing: bool = False
     """Strangers who write to the bot directly get a code, and count once it is approved."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 MAX_ARGUMENT_CHARS = 500
 _COMMAND = re.compile(
-    r"/([A-Za-z][A-Za-z0-9_]{0,31})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL
+    r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL
 )
 
 

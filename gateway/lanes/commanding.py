@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from agent.errors import StoreUnavailable
 from agent.mail import InboxItem, InboxRecord
@@ -14,10 +15,12 @@ from gateway import texts
 from gateway.commands import registry
 from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Said, Settled
 from gateway.delivery.outbox import Delivery
+from gateway.intake.command_rules import may_give
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.records import answer_to, is_shared, message_of
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.platforms.contract import InboundMessage
 from gateway.tasks import Completed, Stopped, StopReason, StopSignal, run_stoppable
 from gateway.turns.settling import Settling
 
@@ -71,21 +74,27 @@ class Commanding:
         asked = parse_command(item.record.text)
         if asked is None:
             return texts.COMMAND_FAILED
-        command = registry.find(asked.name)
+        foreign = self._host.foreign
+        command = registry.find(asked.name, foreign)
         if command is None and asked.name in _LEAVING and item.record.address.platform == CONSOLE:
             return texts.LEAVE_THE_CONSOLE
+        message = message_of(item.record)
         if command is None:
-            return texts.unknown_command(asked.name, registry.near(asked.name))
-        verdict = await self._gate.decide_again(message_of(item.record))
+            others = [name for name in foreign if self._may_give(name, message, item, admin=False)]
+            return texts.unknown_command(asked.name, registry.near(asked.name, others))
+        verdict = await self._gate.decide_again(message)
         if not verdict.allowed:
             await self._settling.dismiss([item], stop)
             return None
         shared = is_shared(item.record)
+        may = partial(self._may_give, message=message, item=item, admin=verdict.admin)
+        if command.plugin and not may(command.name):
+            return texts.NOT_YOUR_COMMAND
         if command.admin_only and not verdict.admin:
             return texts.ADMINS_ONLY
         if command.admin_if_shared and shared and not verdict.admin:
             return texts.ADMIN_ONLY
-        call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id)
+        call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id, may)
         try:
             outcome = await self._run(command, call, stop)
         except StoreUnavailable:
@@ -98,6 +107,20 @@ class Commanding:
         if isinstance(outcome, Completed):
             return outcome.value
         return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None
+
+    def _may_give(
+        self, name: str, message: InboundMessage, item: InboxItem, *, admin: bool
+    ) -> bool:
+        """Is this command of a plugin for whoever sent this?"""
+        policy = self._gate.policy(message.platform)
+        return policy is not None and may_give(
+            policy.commands,
+            name,
+            message.sender_id,
+            direct=message.chat_kind == "direct",
+            shared=is_shared(item.record),
+            admin=admin,
+        )
 
     async def _run(
         self, command: Command, call: Call, stop: StopSignal
@@ -113,10 +136,10 @@ class Commanding:
         )
 
 
-def command_of(record: InboxRecord) -> Command | None:
+def command_of(record: InboxRecord, foreign: Mapping[str, Command]) -> Command | None:
     """The command that this row is; None: there is none of that name."""
     asked = parse_command(record.text)
-    return registry.find(asked.name) if asked is not None else None
+    return registry.find(asked.name, foreign) if asked is not None else None
 
 
 async def _as_coroutine(answer: Awaitable[Answer]) -> Answer:

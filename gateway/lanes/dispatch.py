@@ -117,7 +117,7 @@ class Dispatch:
         self._held = {row: self._key_of_today(key) for row, key in self._held.items()}
 
     def queues(self, record: InboxRecord) -> bool:
-        command = command_of(record) if record.kind == COMMAND else None
+        command = command_of(record, self._host.foreign) if record.kind == COMMAND else None
         return record.kind != COMMAND or (command is not None and command.place == "in order")
 
     def holds(self, inbox_id: int) -> bool:
@@ -289,7 +289,7 @@ class Dispatch:
 
     def _at_once_done(self, key: str, item: InboxItem) -> None:
         self._held[item.id] = key
-        command = command_of(item.record)
+        command = command_of(item.record, self._host.foreign)
         # A stop hits what runs now: here, before anything can be awaited.
         over = self._lanes.stop(key) if command is not None and command.name == "stop" else None
         job = Job(

@@ -167,7 +167,9 @@ class PluginContext:
             return
         plain = command_name(name)
         if plain is None:
-            self._refuse(f"command {_shown(name)}: a name is made of a-z, 0-9, _ and -, 32 at most")
+            self._refuse(
+                f"command {_shown(name)}: a name begins with a-z and has a-z, 0-9, _, -; 32 at most"
+            )
         elif not callable(handler):
             self._refuse(f"command /{plain} has no handler")
         elif self._taken.is_ours("command", plain):

@@ -18,7 +18,7 @@ OUR_PLATFORMS = frozenset({"telegram", "discord", "console"})
 _CHOSEN = re.compile(r"[a-z0-9_-]{1,64}")
 _PLUGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 _.+-]{0,63}")
 _TOOL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_COMMAND = re.compile(r"[a-z0-9_-]{1,32}")
+_COMMAND = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _NOT_IN_MODULES = re.compile(r"[^A-Za-z0-9_]")
 
 

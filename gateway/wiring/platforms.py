@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
@@ -9,8 +11,9 @@ from agent.store_ports import Store
 from gateway.commands.menu import entries
 from gateway.commands.registry import COMMANDS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
-from gateway.config.models import Config
+from gateway.config.models import Config, WhoMayCommand
 from gateway.intake.access import AccessRules, PlatformPolicy
+from gateway.intake.command_rules import CommandRules, Scope
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.console.convert import USER_ID
 from gateway.platforms.contract import Platform
@@ -123,6 +126,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=telegram.require_mention,
             group_sessions_per_user=telegram.group_sessions_per_user,
+            commands=_command_rules(telegram),
             pairing=telegram.pairing,
         ),
         "discord": PlatformPolicy(
@@ -134,6 +138,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=discord.require_mention,
             group_sessions_per_user=discord.group_sessions_per_user,
+            commands=_command_rules(discord),
             pairing=discord.pairing,
         ),
         # Whoever can write to the process's input, or to its socket, owns the server.
@@ -142,3 +147,15 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
         ),
     }
     return {name: policy for name, policy in policies.items() if name in names}
+
+
+def _command_rules(section: WhoMayCommand) -> CommandRules:
+    """Names may be written with their slash."""
+
+    def scope(admins: Iterable[str], names: Iterable[str]) -> Scope:
+        return Scope(frozenset(admins), frozenset(name.removeprefix("/").lower() for name in names))
+
+    return CommandRules(
+        scope(section.allow_admin_from, section.user_allowed_commands),
+        scope(section.group_allow_admin_from, section.group_user_allowed_commands),
+    )

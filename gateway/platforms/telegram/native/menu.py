@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import random
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -26,6 +27,7 @@ HELP_CHARS: Final = 256
 MAX_ADMINS: Final = 50
 TRIES: Final = 5
 LONGEST_WAIT_SECONDS: Final = 24 * 3600.0
+_NAME: Final = re.compile(r"[a-z0-9_]{1,32}")
 _BACKOFF_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
 
@@ -52,7 +54,10 @@ def menus(entries: Sequence[MenuEntry], admins: Collection[str]) -> dict[str, Co
 
 
 def _shown(entries: Sequence[MenuEntry]) -> Commands:
-    return tuple((entry.name, entry.help[:HELP_CHARS]) for entry in entries)[:MAX_COMMANDS]
+    # One name that Telegram does not take, and it takes the whole menu as broken.
+    named = {entry.name.replace("-", "_"): entry.help[:HELP_CHARS] for entry in reversed(entries)}
+    shown = tuple((name, text or name) for name, text in reversed(named.items()))
+    return tuple(command for command in shown if _NAME.fullmatch(command[0]))[:MAX_COMMANDS]
 
 
 def fingerprint(commands: Commands) -> str:
