@@ -1,0 +1,1 @@
+"""Owns nothing: the folder of shipped context engines, each selected by its folder's name."""
