@@ -76,6 +76,7 @@ def _check(
         *missing,
         *odd_secrets(secrets),
         *_about_plugins(config, around),
+        *_about_mcp(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(
             f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "
@@ -106,6 +107,15 @@ def _about_plugins(config: Config, around: Surroundings) -> list[str]:
     return asyncio.run(said_before_loading(config, around))
 
 
+def _about_mcp(config: Config, around: Surroundings) -> list[str]:
+    """What can be said of servers of tools without starting one."""
+    if not config.agent.tools.mcp:
+        return []
+    from gateway.wiring.mcp import plan_servers  # noqa: PLC0415 - only if there are some
+
+    return list(plan_servers(config, around).problems)
+
+
 def _presence(secrets: Secrets) -> dict[str, str]:
     values = {
         "TELEGRAM_BOT_TOKEN": secrets.telegram_bot_token,
@@ -118,8 +128,11 @@ def _presence(secrets: Secrets) -> dict[str, str]:
 def _redacted(value: Any, name: str = "") -> Any:
     """Hide what looks like a secret by its name: plugins' sections are not ours to know."""
     if isinstance(value, dict):
-        return {k: _redacted(v, str(k)) for k, v in value.items()}
+        # What is handed to a server of tools: a reference is no secret.
+        hidden = "secret" if name in ("env", "headers") else ""
+        return {k: _redacted(v, hidden or str(k)) for k, v in value.items()}
     if isinstance(value, list):
         return [_redacted(item, name) for item in value]
     secret = any(word in name.lower() for word in ("secret", "token", "password", "api_key", "key"))
-    return "[hidden]" if secret and isinstance(value, str) and value else value
+    shown = isinstance(value, str) and "${" in value
+    return "[hidden]" if secret and isinstance(value, str) and value and not shown else value

@@ -184,6 +184,22 @@ def set_up_for_plugins(hermes_home: Path, declared: Collection[str]) -> None:
     os.environ.pop("CREDENTIALS_DIRECTORY", None)
 
 
+def referenced(config: Config, env: Mapping[str, str]) -> dict[str, str | None]:
+    """What ``${NAME}`` stands for in the servers of tools; None: nobody has said.
+
+    Raises:
+        ConfigError: a named file can not be read.
+    """
+    servers = [s for s in config.agent.tools.mcp.values() if s.enabled]
+    return {name: _secret(env, name) for server in servers for name in server.references()}
+
+
+def values_to_hide(config: Config, env: Mapping[str, str]) -> list[str]:
+    """What must not appear in a log, of what the configuration hands to servers of tools."""
+    written = [v for server in config.agent.tools.mcp.values() for v in server.secrets()]
+    return [*written, *(value for value in referenced(config, env).values() if value)]
+
+
 def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
     """One line for each platform that is switched on without its token."""
     return [

@@ -46,6 +46,8 @@ from gateway.wiring.answering import (
 )
 from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.ground import Ground
+from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
+from gateway.wiring.mcp import let_go as let_go_of_servers
 from gateway.wiring.models import build_model, check_model, missing_native
 from gateway.wiring.platforms import (
     build_platforms,
@@ -66,6 +68,7 @@ from gateway.wiring.talking import (
 from storage.sqlite import open_store
 
 if TYPE_CHECKING:
+    from gateway.mcp.servers import McpServers
     from gateway.wiring.plugins import Plugins
 
 log = logging.getLogger(__name__)
@@ -86,7 +89,8 @@ async def build_daemon(
         StoreUnavailable: the store can not be opened.
     """
     clock, ids = SystemClock(), RandomIds()
-    if config.agent.tools.shell:
+    servers = plan_servers(config, around)
+    if config.agent.tools.shell or servers.has_programs:
         conceal_this_process()
     check_model(config, around.secrets)
     check_platforms(config, around)
@@ -111,6 +115,7 @@ async def build_daemon(
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
             plugins=plugins,
+            servers=servers,
         )
     except BaseException:
         await opened.close()
@@ -130,6 +135,7 @@ def assemble(
     tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
     plugins: Plugins | None = None,
+    servers: ServerPlan | None = None,
 ) -> Daemon:
     """Put the parts together; does nothing yet. The console comes on top of ``platforms``.
 
@@ -140,7 +146,8 @@ def assemble(
     books = build_books(ground)
     answering = build_answering(ground, model, books, attachments, pictures)
     background = build_background(ground, answering, books)
-    report = _report(ground, answering, model)
+    mcp = build_servers(servers, ground, answering.tools, attachments, pictures)
+    report = _report(ground, answering, model, mcp)
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
     outward = build_outward(ground, serving, works=lambda name: _works(supervisor, name))
@@ -201,12 +208,15 @@ def assemble(
             restarts=restarts,
             approvals=outward.approvals,
             plugin_rows=plugins.rows if plugins is not None else None,
-            beside=[partial(plugins.facade.keep_fresh, store, clock)] if plugins else [],
+            beside=[
+                *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
+                *([mcp.start] if mcp is not None else []),
+            ],
         )
     )
 
 
-            let_go=answering.let_go(),
+            let_go=[*answering.let_go(), *let_go_of_servers(mcp)],
 async def _plugins(
     config: Config, around: Surroundings, clock: Clock, store: Store
 ) -> Plugins | None:
@@ -221,7 +231,9 @@ async def _plugins(
 # --- the parts, in the order in which they are made -----------------------------------------------
 
 
-def _report(ground: Ground, answering: Answering, model: LanguageModel) -> SelfReport:
+def _report(
+    ground: Ground, answering: Answering, model: LanguageModel, mcp: McpServers | None
+) -> SelfReport:
     return SelfReport(
         ground.config,
         model=model.name,
@@ -231,6 +243,7 @@ def _report(ground: Ground, answering: Answering, model: LanguageModel) -> SelfR
         image_tokens=answering.image_tokens.of,
         missing_native=lambda: missing_native(model),
         plugins=ground.plugins,
+        tool_servers=mcp,
     )
 
 

@@ -1,0 +1,1 @@
+"""The servers whose tools the assistant has (ADR 55)."""
