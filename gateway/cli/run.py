@@ -21,6 +21,7 @@ from gateway.config.environment import (
     find_config_file,
     find_home,
     read_secrets,
+    values_to_hide,
 )
 from gateway.config.loading import PassedThrough, load_config
 from gateway.config.models import Config
@@ -148,7 +149,8 @@ def _log(config: Config, secrets: Secrets, env: Mapping[str, str], *, quiet: boo
     if quiet:
         terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
         level = quiet_level(level, terminal=terminal)
-    set_up(level=level, style=config.logging.format, secrets=secrets.values(), env=env)
+    hidden = [*secrets.values(), *values_to_hide(config, env)]
+    set_up(level=level, style=config.logging.format, secrets=hidden, env=env)
 
 
 def quiet_level(level: LogLevel, *, terminal: bool) -> LogLevel:
