@@ -32,7 +32,7 @@ NOT_YOURS = (
     "That question is for whoever asked me (or for an admin, where a group shares one talk)."
 )
 USAGE = (
-    "/approve says yes to what I have asked, /deny no. With the number in the question "
+    "/approve says yes to what I have asked, /deny no. With the id in the question "
     "(/approve 3f9akx) it is certain which one is meant; /approve 3f9akx show lists all of it."
 )
 WAITS_FOR_ANSWER = (

@@ -256,6 +256,16 @@ async def test_the_menu_is_set_once_and_again_only_when_it_changed(
     assert restart["default_member_permissions"] == "0"
 
 
+def test_what_stands_behind_a_command_reads_as_words() -> None:
+    options = {command["name"]: command["options"] for command in payload_of(MENU)}
+    (why,) = options["deny"]
+    assert (why["name"], why["description"]) == ("id-why", "id, why")
+    (setting,) = options["micro"]
+    assert [choice["value"] for choice in setting["choices"]] == ["on", "off", "inherit"]
+    every = [option for found in options.values() for option in found]
+    assert not [o for o in every if set(o["name"] + o["description"]) & set("[]<>|")]
+
+
 async def test_reconnects_set_no_menu_again(server: DiscordServer, store: MemoryStore) -> None:
     platform = made(server, store=store)
     async with running(platform, RecordingIntake()):

@@ -41,6 +41,7 @@ MISSING_SCOPE = (
 )
 _REQUEST_SECONDS = 30.0
 _NAME = re.compile(r"[-_a-z0-9]{1,32}")
+_BRACKETS = re.compile(r"[][<>]+")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _STRING, _CHAT_INPUT, _IN_GUILDS = 3, 1, 0
 _GUILD, _DIRECT = 0, 1
@@ -68,7 +69,7 @@ def _command(entry: MenuEntry) -> dict[str, Any]:
 
 def _options(usage: str) -> list[dict[str, Any]]:
     """One text, named after what may stand behind the command, or words to choose from."""
-    inside = usage.strip().strip("[]<>").strip()
+    inside = ", ".join(filter(None, map(str.strip, _BRACKETS.split(usage))))
     if not inside:
         return []
     words = list(dict.fromkeys(_short(word) for word in inside.split("|")))
