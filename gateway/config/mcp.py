@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile("key|token|secret|password|auth|credential", re.IGNORECASE)
 
 
-def _texts(value: Any) -> Any:
+def _numbers_are_texts(value: Any) -> Any:
     """Numbers are texts here; a truth value may have been meant as yes, on or true."""
     if not isinstance(value, dict):
         return value
@@ -67,11 +67,11 @@ class McpServer(BaseModel):
     enabled: bool = True
     command: Word | list[Word] | None = None
     args: list[Word] = []
-    env: Annotated[dict[str, Word], BeforeValidator(_texts)] = {}
+    env: Annotated[dict[str, Word], BeforeValidator(_numbers_are_texts)] = {}
     cwd: Word | None = None
     type: Literal["stdio", "http", "streamable-http"] | None = None
     url: Annotated[str, AfterValidator(_whole_address)] | None = None
-    headers: Annotated[dict[str, Line], BeforeValidator(_texts)] = {}
+    headers: Annotated[dict[str, Line], BeforeValidator(_numbers_are_texts)] = {}
     timeout_seconds: float = Field(60, ge=1, le=3600)
     approve: Literal["always", "never", "writes"] | list[str] = "writes"
     tools: list[str] | None = None
