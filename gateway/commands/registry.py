@@ -23,7 +23,9 @@ from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 async def help_text(host: CommandHost, call: Call) -> str:
     """The list of commands, by what they are about."""
-    blocks = ["Just write to me. I also know:"]
+    direct = call.record.payload.get("chat_kind") == "direct"
+    how = "Just write to me." if direct else "Mention me here, or answer a message of mine."
+    blocks = [f"{how} I also know:"]
     for group in get_args(Group):
         every = [*COMMANDS.values(), *host.foreign.values()]
         commands = [c for c in every if c.group == group and may_see(c, call)]

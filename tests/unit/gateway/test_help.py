@@ -38,10 +38,13 @@ def test_no_two_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("admin", [True, False])
-async def test_help_is_one_message_on_both_platforms(admin: bool) -> None:
+@pytest.mark.parametrize(("chat_kind", "how"), [("direct", "Just write"), ("group", "Mention me")])
+async def test_help_is_one_message_on_both_platforms(admin: bool, chat_kind: str, how: str) -> None:
     host = SimpleNamespace(foreign={})
-    call = Call(record=None, argument="", admin=admin, shared=False)  # type: ignore[arg-type]
+    record = SimpleNamespace(payload={"chat_kind": chat_kind})
+    call = Call(record, argument="", admin=admin, shared=False)  # type: ignore[arg-type]
     text = await registry.help_text(host, call)  # type: ignore[arg-type]
+    assert text.startswith(how)
     assert ("For admins:" in text) is admin
     (telegram,), (discord,) = for_telegram(text), for_discord(text)
     for command in registry.COMMANDS.values():
