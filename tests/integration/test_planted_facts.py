@@ -18,6 +18,7 @@ import pytest
 
 from agent.compaction.host.session import CompactionSettings, SessionCompactor
 from agent.context_compressor import ContextCompressor
+from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.messages import Draft, Message
 from agent.ports import ToolContext, Usage
@@ -80,17 +81,25 @@ async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[SqlStore]:
     await opened.close()
 
 
-class _Life:
+class Life:
     """Talks, works with tools, and compresses when it is due."""
 
-    def __init__(self, store: SqlStore, clock: FakeClock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        store: SqlStore,
+        clock: FakeClock,
+        rng: random.Random,
+        engine: ContextEngine | None = None,
+    ) -> None:
+        """``engine``: somebody else's; None: the built-in one."""
         self.store = store
         self.rng = rng
         self.compressions = 0
         self._clock = clock
         self._calls = 0
-        self._compactor = SessionCompactor(
-            ContextCompressor(
+        self.compactor = SessionCompactor(
+            engine
+            or ContextCompressor(
                 "m",
                 config_context_length=WINDOW,
                 side_model=ScriptedSideModel("## Goal\nKeep going.\n## State\nAll is well."),
@@ -123,7 +132,7 @@ class _Life:
 
     async def compress(self, loaded: LoadedSession) -> LoadedSession:
         """By hand, so that no cool-down and no thrashing rule says no."""
-        result = await self._compactor.compact(loaded, "manual")
+        result = await self.compactor.compact(loaded, "manual")
         self.compressions += result.outcome == "compressed"
         return result.loaded
 
@@ -174,7 +183,7 @@ class _Life:
 async def test_no_planted_fact_is_out_of_reach(store: SqlStore, clock: FakeClock) -> None:
     rng = random.Random(20)
     facts = planted_facts(rng)
-    life = _Life(store, clock, rng)
+    life = Life(store, clock, rng)
     turns: list[list[Planted]] = [[]]
     for fact in facts:
         if any(fact.place == other.place for other in turns[-1]):

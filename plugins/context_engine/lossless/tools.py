@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plugins.context_engine.lossless.nodes import Node, shown_time
+from plugins.context_engine.lossless.ranking import ranked
 from plugins.context_engine.lossless.reading import readable
 from plugins.context_engine.lossless.tree import Item
 from plugins.context_engine.lossless.vault import Original, Vault
@@ -19,6 +20,9 @@ PAGE_CHARS = 12_000
 MOST_ENTRY_CHARS = 4_000
 """Of one message on a page of several; its own ref shows all of it."""
 MOST_QUERY_CHARS = 2_000
+LOOKED_AT = 150
+"""So many of the likeliest hits are read to find the best ones."""
+MOST_RANKED_CHARS = 100_000
 
 _REF = {
     "type": "string",
@@ -108,7 +112,9 @@ class Tools:
         if role not in ("", "user", "assistant", "tool"):
             raise _Refused("role is user, assistant or tool")
         limit = min(MOST_HITS, max(1, _number(args, "limit", 5)))
-        hits = self.vault.search(self.conversation, asked, limit, role)
+        likely = self.vault.search(self.conversation, asked, LOOKED_AT, role)
+        texts = [readable(json.loads(hit.stored))[:MOST_RANKED_CHARS] for hit, _ in likely]
+        hits = [likely[i] for i in ranked(query, texts)[:limit]]
         answer: dict[str, Any] = {"results": [_hit(hit, node, query) for hit, node in hits]}
         if not hits:
             answer["advice"] = "nothing was found; try other words, or fewer of them"

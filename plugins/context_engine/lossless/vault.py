@@ -132,7 +132,7 @@ class Vault:
     def search(
         self, conversation: int, question: str, limit: int, role: str = ""
     ) -> list[tuple[Original, str]]:
-        """The best hits, each with the node right above it ("": none yet)."""
+        """The likeliest hits, each with the node right above it ("": none yet)."""
         with self._database.reading() as database:
             rows = database.execute(
                 "SELECT m.id, m.digest, m.role, m.stored, m.tokens, m.seen_at, coalesce(("
@@ -146,13 +146,13 @@ class Vault:
                     conversation,
                     role,
                     role,
-                    limit * 2,
+                    limit,
                 ),
             ).fetchall()
         hits: dict[str, tuple[Original, str]] = {}
         for row in rows:
             hits.setdefault(row[7], (Original(*row[:6]), row[6]))
-        return list(hits.values())[:limit]
+        return list(hits.values())
 
     # --- nodes ---------------------------------------------------------------------------------
 
