@@ -12,6 +12,7 @@ import yaml
 
 from gateway.cli import exits
 from gateway.cli.output import out, plain
+from gateway.config.doubts import doubts_about
 from gateway.config.environment import (
     Secrets,
     environment,
@@ -74,7 +75,7 @@ def _check(
     warnings = [
         *unavailable(config),
         *missing,
-        *odd_secrets(secrets),
+        *(odd_secrets(secrets) or doubts_about(secrets, around.env)),
         *_about_plugins(config, around),
         *_about_mcp(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),

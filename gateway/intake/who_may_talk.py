@@ -25,7 +25,10 @@ def warnings_of(platform: str, policy: PlatformPolicy) -> list[str]:
     """What is most likely meant otherwise."""
     rules = policy.access
     if policy.lets_nobody_in:
-        return [f"nobody is allowed to talk to {platform}: set {platform}.allow_from"]
+        return [
+            f"nobody is allowed to talk to {platform}: set {platform}.allow_from (numeric ids of "
+            f"users), or {platform}.pairing: true"
+        ]
     lines: list[str] = []
     if ANYONE in rules.allow_from:
         lines.append(

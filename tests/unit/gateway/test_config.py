@@ -9,6 +9,7 @@ import pytest
 
 from agent.auxiliary_client import TaskSettings
 from agent.errors import ConfigError
+from gateway.config.doubts import doubts_about
 from gateway.config.environment import Secrets, find_config_file, find_home, read_secrets
 from gateway.config.loading import load_config, parse_config
 from gateway.config.models import NOT_YET, Config, unavailable
@@ -303,6 +304,35 @@ class TestEnvironment:
         wanted = "TELEGRAM_BOT_TOKEN_FILE: /nope/none can not be read: no such file"
         with pytest.raises(ConfigError, match=wanted):
             read_secrets({"TELEGRAM_BOT_TOKEN_FILE": "/nope/none"})
+
+    @pytest.mark.parametrize(
+        ("env", "said"),
+        [
+            ({"TELEGRAM_BOT_TOKEN": "12:AA-x_9", "DISCORD_BOT_TOKEN": "MTI.Gx.y-_z"}, ""),
+            ({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_KEY": "k"}, ""),
+            ({"TELEGRAM_TOKEN": "12:AA"}, "call it TELEGRAM_BOT_TOKEN"),
+            ({"DISCORD_TOKEN": "x"}, "call it DISCORD_BOT_TOKEN"),
+            ({"ANTHROPIC_KEY": "x"}, "call it ANTHROPIC_API_KEY"),
+            ({"TELEGRAM_BOT_TOKEN": "AA"}, "@BotFather gives 123456789:AA"),
+            ({"DISCORD_BOT_TOKEN": "12:AA"}, "a token of Telegram's"),
+            ({"DISCORD_BOT_TOKEN": "Bot MTI.x.y"}, "no “Bot ”"),
+            ({"DISCORD_BOT_TOKEN_FILE": "EMPTY"}, "is empty, so there is no DISCORD_BOT_TOKEN"),
+        ],
+    )
+    def test_secrets_that_were_meant_otherwise_are_named(
+        self, env: dict[str, str], said: str, tmp_path: Path
+    ) -> None:
+        empty = tmp_path / "empty"
+        empty.write_text("\n")
+        env = {name: str(empty) if value == "EMPTY" else value for name, value in env.items()}
+        lines = doubts_about(read_secrets(env), env)
+        assert len(lines) == bool(said)
+        assert said in "".join(lines)
+
+    def test_an_empty_credential_is_no_doubt(self, tmp_path: Path) -> None:
+        (tmp_path / "DISCORD_BOT_TOKEN").write_text("")
+        env = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+        assert doubts_about(read_secrets(env), env) == []
 
     def test_unreadable_credential_is_an_error_in_words(self, tmp_path: Path) -> None:
         (tmp_path / "DISCORD_BOT_TOKEN").write_bytes(b"\xff\xfe")

@@ -346,6 +346,7 @@ class TestCommandLine:
                 "warning: telegram lets people in, but there is no TELEGRAM_BOT_TOKEN in this",
             ),
             ("telegram: {allow_from: [1]}\nmodel: {base_url: 'http://x'}", "1:x", "model claude-"),
+            ("", "x", "warning: TELEGRAM_BOT_TOKEN does not look like one"),
         ],
     )
     def test_check_says_what_would_start_and_for_whom(
