@@ -46,12 +46,11 @@ class HookCompanion:
         hooks: HookDispatch,
         places: Places,
         clock: Clock,
-        engine_of: Callable[[str], Any] = lambda conversation_id: None,
     ) -> None:
-        """``engine_of``: the context engine of a conversation that has one by now, or None."""
+        self.engine_of: Callable[[str], Any] = lambda conversation_id: None
+        """The plugin's context engine that a conversation has by now; None: it has none."""
         self._hooks = hooks
         self._places = places
-        self._engine_of = engine_of
         self._tasks = TaskOwner(clock)
         self._order = KeyedLocks()
         self._behind: dict[str, int] = {}
@@ -121,7 +120,7 @@ class HookCompanion:
                 about = {
                     "session_id": session_id,
                     "conversation_id": conversation_id,
-                    "context_compressor": self._engine_of(conversation_id),
+                    "context_compressor": self.engine_of(conversation_id),
                 }
                 occasions.append(Occasion(name, {**both, **about}, where))
         self._later(boundary.session_key, occasions)
@@ -138,7 +137,7 @@ class HookCompanion:
             "platform": facts.platform,
             "conversation_id": facts.conversation_id,
             "gateway_session_key": facts.session_key,
-            "context_compressor": self._engine_of(facts.conversation_id),
+            "context_compressor": self.engine_of(facts.conversation_id),
         }
 
     def _later(self, key: str, occasions: Iterable[Occasion]) -> None:

@@ -39,6 +39,8 @@ class ToolHooks:
             if len(self._begun) >= _MANY:  # of calls that were stopped
                 self._begun.clear()
             self._begun[context.turn_id, call["id"]] = self._clock.monotonic()
+        if not self._hooks.has(PRE_TOOL_CALL):
+            return ""
         occasion = self._occasion(PRE_TOOL_CALL, call, arguments, context)
         given = await self._hooks.call([occasion], SECONDS, ALL_SECONDS)
         for _, answer in given:
@@ -55,6 +57,8 @@ class ToolHooks:
         context: ToolContext,
         result: ToolResult,
     ) -> ToolResult:
+        if not self._hooks.has(POST_TOOL_CALL, TRANSFORM_TOOL_RESULT):
+            return result
         now = self._clock.monotonic()
         begun = self._begun.pop((context.turn_id, call["id"]), now)
         more = {"result": result.text, "duration_ms": round((now - begun) * 1000)}

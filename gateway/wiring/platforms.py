@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
+from gateway.commands.contract import Command
 from gateway.commands.menu import entries
-from gateway.commands.registry import COMMANDS
+from gateway.commands.registry import COMMANDS, NO_OTHERS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config, WhoMayCommand
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -53,12 +54,17 @@ async def build_platforms(
     clock: Clock,
     store: Store,
     attachments: Attachments,
+    foreign: Mapping[str, Command] = NO_OTHERS,
 ) -> dict[str, Platform]:
-    """The chat platforms by name; their SDKs are only imported where they are on."""
+    """The chat platforms by name; their SDKs are only imported where they are on.
+
+    ``foreign``: commands of plugins, for the menus.
+    """
     platforms: dict[str, Platform] = {}
     secrets = around.secrets
     if around.only_console:
         return platforms
+    menu = entries({**COMMANDS, **foreign})
     enabled = enabled_platforms(config, secrets)
     if "telegram" in enabled and secrets.telegram_bot_token:
         # Inside: each SDK costs a quarter of a second and 15 to 20 MB.
@@ -85,7 +91,7 @@ async def build_platforms(
             ),
             clock,
             attachments=attachments,
-            menu=entries(COMMANDS),
+            menu=menu,
             remembered=store,
             admins=config.telegram.admins,
         )
@@ -102,7 +108,7 @@ async def build_platforms(
             clock,
             nonce_scope=await store.identity(),
             attachments=attachments,
-            menu=entries(COMMANDS),
+            menu=menu,
             remembered=store,
         )
     return platforms

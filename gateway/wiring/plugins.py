@@ -27,6 +27,7 @@ from gateway.plugins.packages import in_packages, installed_entry_points, is_ins
 from gateway.plugins.report import Row, nobody_is_called_so, rows, summary
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
+from gateway.wiring.plugin_gifts import Gifts, gifts_of
 from gateway.wiring.surroundings import Surroundings
 
 T = TypeVar("T")
@@ -45,12 +46,18 @@ class Plugins:
     manager: PluginManager
     facade: Facade
     engines: EngineSource
+    gifts: Gifts
     remarks: tuple[str, ...]
     """About the configuration and the façade: what no single plugin is to blame for."""
 
     def troubles(self) -> list[str]:
         """What an operator should know, a line each."""
-        return [*self.engines.troubles(), *self.manager.troubles(), *self.remarks]
+        return [
+            *self.engines.troubles(),
+            *self.manager.troubles(),
+            *self.gifts.troubles(),
+            *self.remarks,
+        ]
 
     def engine(self) -> str:
         """Which context engine works, in words; "": the built-in one, as configured."""
@@ -150,11 +157,12 @@ async def load_plugins(
         off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
         manager = PluginManager(off, off=house.off)
         engines = EngineSource(config.context.engine, manager, clock)
-        return Plugins(manager, house.facade, engines, ())
+        return Plugins(manager, house.facade, engines, await gifts_of(manager, engines, clock), ())
     manager = PluginManager()
     remarks = await house.set_up(found, archive, manager)
     manager.take(await house.loader().load_all(found))
     remarks += nobody_is_called_so(manager.records, house.settings)
     engines = EngineSource(config.context.engine, manager, clock)
     await engines.prepare()
-    return Plugins(manager, house.facade, engines, tuple(remarks))
+    gifts = await gifts_of(manager, engines, clock)
+    return Plugins(manager, house.facade, engines, gifts, tuple(remarks))

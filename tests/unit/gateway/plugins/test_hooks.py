@@ -54,9 +54,8 @@ class Rig:
         self.manager = PluginManager([record("plug", hooks)])
         self.dispatch = HookDispatch(self.manager, PluginCalls(self.clock), own)
         self.places = Places()
-        self.companion = HookCompanion(
-            self.dispatch, self.places, self.clock, lambda conversation_id: "engine"
-        )
+        self.companion = HookCompanion(self.dispatch, self.places, self.clock)
+        self.companion.engine_of = lambda conversation_id: "engine"
 
     async def before(self, facts: TurnFacts = FACTS) -> str:
         return await self.companion.before(facts, history)

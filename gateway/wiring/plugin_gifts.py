@@ -1,0 +1,73 @@
+"""Owns how what plugins gave becomes part of the daemon: tools, commands, hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.ports import Clock
+from agent.tools.registry import ToolRegistry
+from gateway.commands.contract import Command
+from gateway.config.environment import environment
+from gateway.plugins.calling import PluginCalls
+from gateway.plugins.collected import Hook
+from gateway.plugins.commands import foreign_commands
+from gateway.plugins.engines import EngineSource
+from gateway.plugins.hook_companion import HookCompanion
+from gateway.plugins.hooks import HookDispatch
+from gateway.plugins.manager import PluginManager
+from gateway.plugins.tool_hooks import ToolHooks
+from gateway.plugins.tools import ReadyTools, ready_tools
+from gateway.plugins.whereabouts import Places
+
+SOURCE = "plugins"
+"""Of the registry of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gifts:
+    """What plugins gave, ready to be used."""
+
+    calls: PluginCalls
+    places: Places
+    hooks: HookDispatch
+    tools: ReadyTools
+    commands: Mapping[str, Command]
+    companion: HookCompanion
+    """Calls the hooks around turns."""
+
+    def equip(self, registry: ToolRegistry, clock: Clock) -> None:
+        """Their tools beside ours, and their hooks around all of them."""
+        registry.replace(SOURCE, self.tools.tools)
+        registry.watched_by(ToolHooks(self.hooks, self.places, clock))
+
+    def troubles(self) -> list[str]:
+        """A line for the operator for each thing that is not offered."""
+        return list(self.tools.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """`gateway.plugins.hooks.OwnHooks` of the configured engine."""
+
+    engines: EngineSource
+    plugin: str
+
+    def hooks_of(self, conversation_id: str, hook: str) -> Sequence[Hook]:
+        return self.engines.hooks_of(conversation_id, hook)
+
+
+async def gifts_of(manager: PluginManager, engines: EngineSource, clock: Clock) -> Gifts:
+    """Look at everything once; what can not be used is a line, not an error."""
+    calls, places = PluginCalls(clock), Places()
+    record = manager.engine(engines.name)
+    own = _Own(engines, record.key if record is not None else "")
+    hooks = HookDispatch(manager, calls, own)
+    return Gifts(
+        calls,
+        places,
+        hooks,
+        await ready_tools(manager.tools, calls, places, environment()),
+        foreign_commands(manager.commands, calls, engines),
+        HookCompanion(hooks, places, clock),
+    )
