@@ -195,7 +195,7 @@ class AnthropicModel:
                     return _told(await client.beta.messages.count_tokens(**body), "input_tokens")
                 return _told(await client.messages.count_tokens(**body), "input_tokens")
         except ModelError as exc:
-            log.info("No token count from the provider", extra={"reason": type(exc).__name__})
+            log.info("no token count from the provider", extra={"reason": type(exc).__name__})
             return None
 
     async def window_tokens(self) -> int | None:
@@ -204,8 +204,14 @@ class AnthropicModel:
                 info = await client.models.retrieve(self._name)
                 self._max_output_tokens = _told(info, "max_tokens") or self._max_output_tokens
                 return _told(info, "max_input_tokens")
+        except ModelAuthError as exc:  # asked at the start: the operator looks at the log just now
+            log.warning(
+                "the model's provider refused the key: check ANTHROPIC_API_KEY (and model.base_url)",
+                extra={"reason": str(exc)},
+            )
+            return None
         except ModelError as exc:
-            log.info("No window from the provider", extra={"reason": type(exc).__name__})
+            log.info("no window from the provider", extra={"reason": type(exc).__name__})
             return None
 
     async def aclose(self) -> None:

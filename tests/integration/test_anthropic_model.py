@@ -488,12 +488,15 @@ async def test_no_piece_of_the_key_is_in_any_error(
 
 
 async def test_a_wrong_key_is_refused_without_words_of_the_provider(
-    server: AnthropicServer, clock: FakeClock
+    server: AnthropicServer, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with contextlib.aclosing(model_for(server, clock, api_key="wrong-key-1234")) as model:
         error = await failure(model)
+        assert await model.window_tokens() is None
     assert isinstance(error, ModelAuthError)
-    assert "wrong-key" not in str(error)
+    assert "wrong-key" not in str(error) + caplog.text
+    (line,) = (r for r in caplog.records if r.levelname == "WARNING")
+    assert "check ANTHROPIC_API_KEY" in line.getMessage()
 
 
 async def test_a_missing_key_needs_no_request(clock: FakeClock) -> None:
