@@ -239,7 +239,7 @@ class ForeignEngine:
     # --- compressing -----------------------------------------------------------------------------
 
     async def wants(
-        self, tokens: int, trigger: CompactionTrigger, prefix: SessionPrefix, *, rough: bool
+        self, tokens: int, trigger: CompactionTrigger, prefix: SessionPrefix
     ) -> tuple[bool, str | None]:
         """Does it want to compress a prompt of this size; if not although it should: why not.
 
@@ -251,7 +251,7 @@ class ForeignEngine:
 
         def work() -> tuple[bool, str | None]:
             if trigger == "preflight":
-                if rough and engine.should_defer_preflight_to_real_usage(tokens):
+                if engine.should_defer_preflight_to_real_usage(tokens):
                     return False, None
                 cooldown = getattr(engine, "get_active_compression_failure_cooldown", None)
                 if callable(cooldown) and cooldown():

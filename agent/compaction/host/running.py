@@ -264,10 +264,7 @@ class EngineRunner:
             return None
         try:
             wanted, reason = await self._foreign.wants(
-                order.size.tokens,
-                order.trigger,
-                order.loaded.session.prefix,
-                rough=order.size.source != "usage",
+                order.size.tokens, order.trigger, order.loaded.session.prefix
             )
         except EngineError as exc:
             return self._failed(order, exc)
