@@ -206,7 +206,7 @@ class AnthropicModel:
                 return _told(info, "max_input_tokens")
         except ModelAuthError as exc:  # asked at the start: the operator looks at the log just now
             log.warning(
-                "the model's provider refused the key: check ANTHROPIC_API_KEY (and model.base_url)",
+                "the model's provider refused the key: check ANTHROPIC_API_KEY (or model.base_url)",
                 extra={"reason": str(exc)},
             )
             return None

@@ -7,12 +7,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from gateway import __version__
 from gateway.cli import exits
 
 MOST_ROWS = 1_000_000_000
 """What SQLite can count to is less than what a person can type."""
+AN_ID = "a session's id, or its beginning"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,49 +56,66 @@ def build_parser() -> argparse.ArgumentParser:
     status.add_argument("--json", action="store_true", help="machine-readable output")
 
     usage = add("usage", "usage", "requests, tokens and money of the last days")
-    usage.add_argument("--days", type=_positive, default=7, metavar="N", help="today included")
+    usage.add_argument(
+        "--days", type=_positive, default=7, metavar="N", help="how many, today included (7)"
+    )
     usage.add_argument("--config", metavar="FILE", help="instead of the home's config.yaml")
     usage.add_argument("--json", action="store_true", help="machine-readable output")
 
     pair = group("pair", "pairing", "let in people who have got a code from the bot")
-    pair.add_parser("list", parents=[config_file, as_json], help="who asks, and who was let in")
-    approving = pair.add_parser("approve", parents=[config_file], help="let in whose code this is")
-    approving.add_argument("code", metavar="CODE", type=_text)
-    revoking = pair.add_parser("revoke", parents=[config_file], help="take a request or a yes back")
+    pair.add_parser("list", parents=[config_file, as_json], **_said("who asks, and who was let in"))
+    approving = pair.add_parser(
+        "approve", parents=[config_file], **_said("let in whose code this is")
+    )
+    approving.add_argument("code", metavar="CODE", type=_text, help="as the bot has told it")
+    revoking = pair.add_parser(
+        "revoke", parents=[config_file], **_said("take a request or a yes back")
+    )
     revoking.add_argument("platform", metavar="PLATFORM", choices=("telegram", "discord"))
     revoking.add_argument("user", metavar="USER", type=_text, help="a numeric id")
 
-    plugins = group("plugins", "plugins", "other people's plugins: which there are, what of them")
-    plugins.add_parser("list", parents=[config_file, as_json], help="all that were found")
-    checking = plugins.add_parser(
-        "check", parents=[config_file, as_json], help="load one here and say all about it"
+    plugins = group("plugins", "plugins", "which plugins there are, and how they are")
+    plugins.add_parser(
+        "list", parents=[config_file, as_json], **_said("all that were found, and their state")
     )
-    checking.add_argument("name", metavar="NAME", type=_text)
+    checking = plugins.add_parser(
+        "check", parents=[config_file, as_json], **_said("load one here and say all about it")
+    )
+    checking.add_argument("name", metavar="NAME", type=_text, help="as `plugins list` has it")
 
     config = group("config", "config", "check or show the configuration")
-    config.add_parser("check", parents=[config_file, as_json], help="say what is wrong, and where")
-    config.add_parser("show", parents=[config_file, as_json], help="what holds, secrets hidden")
-    config.add_parser("schema", help="JSON schema, for editors")
+    config.add_parser(
+        "check", parents=[config_file, as_json], **_said("say what is wrong, and where")
+    )
+    config.add_parser("show", parents=[config_file, as_json], **_said("what holds, secrets hidden"))
+    config.add_parser("schema", **_said("JSON schema, for editors"))
 
     sessions = group("sessions", "sessions", "look at what is stored")
-    listing = sessions.add_parser("list", parents=[as_json], help="newest first")
-    listing.add_argument("--limit", type=_positive, default=50, metavar="N")
-    show = sessions.add_parser("show", parents=[as_json], help="the messages of one")
-    show.add_argument("id", metavar="ID", type=_text)
-    search = sessions.add_parser("search", parents=[as_json], help="full text over everything")
-    search.add_argument("query", metavar="QUERY", type=_text)
-    search.add_argument("--limit", type=_positive, default=10, metavar="N")
+    listing = sessions.add_parser("list", parents=[as_json], **_said("newest first"))
+    listing.add_argument("--limit", type=_positive, default=50, metavar="N", help="at most (50)")
+    show = sessions.add_parser("show", parents=[as_json], **_said("the messages of one"))
+    show.add_argument("id", metavar="ID", type=_text, help=AN_ID)
+    search = sessions.add_parser("search", parents=[as_json], **_said("full text over everything"))
+    search.add_argument("query", metavar="QUERY", type=_text, help='words, or "a phrase"')
+    search.add_argument("--limit", type=_positive, default=10, metavar="N", help="at most (10)")
 
-    export = sessions.add_parser("export", help="a whole conversation, of any of its sessions' ids")
+    export = sessions.add_parser(
+        "export", **_said("a whole conversation, of any of its sessions' ids")
+    )
     export.set_defaults(module="exchange")
-    export.add_argument("id", metavar="ID", type=_text)
-    export.add_argument("--format", choices=("jsonl", "markdown"), default="jsonl")
+    export.add_argument("id", metavar="ID", type=_text, help=AN_ID)
+    export.add_argument(
+        "--format",
+        choices=("jsonl", "markdown"),
+        default="jsonl",
+        help="jsonl: can be imported; markdown: to read (jsonl)",
+    )
     export.add_argument("--output", metavar="FILE", help="instead of standard output")
     taking = sessions.add_parser(
-        "import", parents=[config_file, as_json], help="an export, or Hermes Agent's state.db"
+        "import", parents=[config_file, as_json], **_said("an export, or Hermes Agent's state.db")
     )
     taking.set_defaults(module="exchange")
-    taking.add_argument("file", metavar="FILE")
+    taking.add_argument("file", metavar="FILE", help="what `sessions export` wrote, or state.db")
     taking.add_argument(
         "--owner", metavar="PLATFORM:ID", type=_text, help="whose it shall be, e.g. telegram:123"
     )
@@ -132,9 +151,14 @@ def build_parser() -> argparse.ArgumentParser:
     simulate.add_argument("--json", action="store_true", help="machine-readable output")
 
     lineage = add("lineage", "sessions", "the chain of sessions, root first, of any of its ids")
-    lineage.add_argument("id", metavar="ID", type=_text)
+    lineage.add_argument("id", metavar="ID", type=_text, help=AN_ID)
     lineage.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
+
+
+def _said(text: str) -> dict[str, Any]:
+    """The same words in the list above it and in its own help."""
+    return {"help": text, "description": text}
 
 
 def _positive(text: str) -> int:

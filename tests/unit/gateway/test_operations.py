@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import io
@@ -22,7 +23,7 @@ from agent.errors import ConfigError, PosthouseError
 from agent.messages import Draft
 from gateway import __version__
 from gateway.cli import exits
-from gateway.cli.main import main
+from gateway.cli.main import build_parser, main
 from gateway.cli.output import plain
 from gateway.cli.run import LogLevel, quiet_level
 from gateway.config.models import Config
@@ -381,6 +382,16 @@ class TestCommandLine:
         (tmp_path / "config.yaml").write_text(text)
         assert main(["config", "check", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+    def test_everything_on_the_command_line_is_explained(self) -> None:
+        waiting = [("posthouse", build_parser())]
+        for name, parser in waiting:
+            assert parser.description, name
+            for action in parser._actions:
+                assert action.help or isinstance(action.choices, dict), (name, action.dest)
+                if isinstance(action, argparse._SubParsersAction):
+                    waiting += [(f"{name} {key}", one) for key, one in action.choices.items()]
+        assert len(waiting) > 20
 
     def test_without_a_command_the_help_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([]) == 2
