@@ -71,7 +71,9 @@ def build_parser() -> argparse.ArgumentParser:
     revoking = pair.add_parser(
         "revoke", parents=[config_file], **_said("take a request or a yes back")
     )
-    revoking.add_argument("platform", metavar="PLATFORM", choices=("telegram", "discord"))
+    revoking.add_argument(
+        "platform", metavar="PLATFORM", choices=("telegram", "discord"), help="telegram or discord"
+    )
     revoking.add_argument("user", metavar="USER", type=_text, help="a numeric id")
 
     plugins = group("plugins", "plugins", "which plugins there are, and how they are")
