@@ -26,7 +26,8 @@ WIDTH = 79
 OPENING = f"""\
 posthouse demo: one conversation with the built-in offline model, whose window
 is set to only {WINDOW_TOKENS:,} tokens here. Real ones have 200,000 and more; a small one
-shows in seconds what otherwise takes weeks.
+shows in seconds what otherwise takes weeks. My instructions and tools take a good
+part of it; when half of it is full, older messages are summarised.
 """
 DIARY = (
     "We walked along the river to the old mill, had soup, and missed the bus back.",
@@ -164,7 +165,7 @@ class _Stage:
             self.compressions = len(infos) - 1
             parent = next(info for info in infos if info.id == tip.parent_session_id)
             self._print(
-                f"\n  == the context was full: session {len(infos) - 1} "
+                f"\n  == half of the window was full: session {len(infos) - 1} "
                 f"({parent.message_count} messages, ~{parent.tokens} tokens)\n"
                 f"  == is closed and kept; session {len(infos)} goes on with a summary and the "
                 "last messages\n"
