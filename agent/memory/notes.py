@@ -157,12 +157,12 @@ def found(notes: Sequence[Note], what: str) -> list[Note]:
 
 
 def listed(notes: Sequence[Note], limit: int = 20) -> str:
-    """Notes on one line each, for a refusal or a choice."""
+    """The end of a sentence about these notes: each on a line of its own."""
     if not notes:
-        return "there are no notes"
+        return "there are none"
     lines = [f"- {note.id}: {note.text}" for note in notes[:limit]]
     more = len(notes) - len(lines)
-    return "\n".join(["the notes are:", *lines, *([f"… and {more} more"] if more > 0 else [])])
+    return "\n".join(["there are:", *lines, *([f"… and {more} more"] if more > 0 else [])])
 
 
 NAME = "notes"

@@ -14,6 +14,7 @@ from agent.image_tokens import ImageTokens
 from agent.llm.offline import OfflineModel
 from agent.loop import TurnLoop
 from agent.media.pictures import PictureMaker
+from agent.memory.desk import NoteDesk
 from agent.ports import LanguageModel
 from agent.prices import price_table
 from agent.prompt import system_prompt
@@ -31,11 +32,11 @@ from gateway.wiring.ground import Ground
 from gateway.wiring.models import known_window, loop_settings, tool_result_tokens
 from gateway.wiring.tools import build_tools
 
-
 if TYPE_CHECKING:
     from gateway.plugins.engines import EngineSource
 
 log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Books:
@@ -55,14 +56,13 @@ class Answering:
     factory: CompactorFactory
     compactors: CompactorCache
     tools: ToolRegistry
+    notes: NoteDesk
     prompt: str
 
     def prefix_for(self, platform: str) -> SessionPrefix:
         """With what the configuration gives now."""
         return SessionPrefix(platform, self.model.name, self.prompt, self.tools.schemas)
 
-
-@dataclass(frozen=True, slots=True)
     def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What has to be told of the daemon's end, by name."""
         keeper = self.factory.keeper
@@ -70,6 +70,8 @@ class Answering:
             return []
         return [("context engines", lambda: keeper.close(self.compactors.made()))]
 
+
+@dataclass(frozen=True, slots=True)
 class Background:
     """What goes on behind answered turns."""
 
@@ -119,39 +121,40 @@ def build_answering(
         ground.ids,
         image_tokens,
         books.metrics,
-    )
-    factory.micro_may_spend = books.accounts.may_prepare
         engines=_engines(ground),
         facts=_host_facts(ground, model),
+    )
+    factory.micro_may_spend = books.accounts.may_prepare
     compactors = CompactorCache(factory, keeper=factory.keeper)
     factory.on_window_changed(compactors.clear)
+    notes = NoteDesk(ground.store)
     tools = build_tools(
         config.agent.tools,
         home,
+        notes=notes,
         clock=ground.clock,
         zone=ground.zone,
         archive=ground.store,
         attachments=attachments,
         pictures=pictures,
         result_tokens=lambda: tool_result_tokens(factory.triggers()),
+        without=ground.plugins.gifts.tools.overriding if ground.plugins is not None else (),
     )
+    if ground.plugins is not None:
+        ground.plugins.gifts.equip(tools, ground.clock)
+    _add_engine_tools(ground, tools, compactors)
     return Answering(
         metered,
         book,
         image_tokens,
-    _add_engine_tools(ground, tools, compactors)
         factory,
         compactors,
         tools,
+        notes,
         system_prompt(config.agent.system_prompt),
     )
 
 
-def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:
-    """Model ↔ tools, one turn at a call."""
-    model = answering.model
-    return TurnLoop(
-        store=ground.store,
 def _engines(ground: Ground) -> EngineSource | None:
     """Where engines of plugins come from; None: the built-in one is wanted, or nothing else works.
 
@@ -190,6 +193,11 @@ def _add_engine_tools(ground: Ground, tools: ToolRegistry, compactors: Compactor
         log.warning("a tool of the context engine is left out", extra={"tool": name})
 
 
+def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:
+    """Model ↔ tools, one turn at a call."""
+    model = answering.model
+    return TurnLoop(
+        store=ground.store,
         model=model,
         tools=answering.tools,
         settings=lambda: loop_settings(ground.config, model.name, answering.factory.triggers()),

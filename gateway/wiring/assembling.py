@@ -35,7 +35,6 @@ from gateway.platforms.contract import Platform, PlatformState
 from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
-from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.wiring.answering import (
     Answering,
@@ -44,6 +43,7 @@ from gateway.wiring.answering import (
     build_background,
     build_books,
 )
+from gateway.wiring.companions import build_companions
 from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.ground import Ground
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
@@ -101,7 +101,8 @@ async def build_daemon(
         store: Store = decorate_store(opened) if decorate_store else opened
         files = kept_files(around.home, opened)
         plugins = await _plugins(config, around, clock, store)
-        platforms = await build_platforms(config, around, clock, store, files)
+        foreign = plugins.gifts.commands if plugins is not None else {}
+        platforms = await build_platforms(config, around, clock, store, files, foreign)
         model = build_model(config, around.secrets, clock, PictureLoader(files))
         return assemble(
             config,
@@ -154,8 +155,7 @@ def assemble(
     enclosures = Enclosures(
         serving, attachments, clock, pictures=pictures, transcriber=around.transcriber
     )
-    # In this order they are asked, and so their words stand in a message.
-    companions = Companions((), store, answering.prefix_for)
+    companions = build_companions(ground, answering)
     turns = build_turns(ground, answering, books, background, outward, enclosures, companions)
     policies = build_policies(config, {*platforms, CONSOLE})
     restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
@@ -208,6 +208,7 @@ def assemble(
             restarts=restarts,
             approvals=outward.approvals,
             plugin_rows=plugins.rows if plugins is not None else None,
+            let_go=[*answering.let_go(), *_told_of_the_end(plugins), *let_go_of_servers(mcp)],
             beside=[
                 *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
                 *([mcp.start] if mcp is not None else []),
@@ -216,7 +217,10 @@ def assemble(
     )
 
 
-            let_go=[*answering.let_go(), *let_go_of_servers(mcp)],
+def _told_of_the_end(plugins: Plugins | None) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    return [("hooks of plugins", plugins.gifts.companion.close)] if plugins is not None else []
+
+
 async def _plugins(
     config: Config, around: Surroundings, clock: Clock, store: Store
 ) -> Plugins | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import tzinfo
 
 from agent.attachments import Attachments
 from agent.media.pictures import PictureMaker
+from agent.memory.desk import NoteDesk
 from agent.ports import Clock, Tool
 from agent.store_ports import Archive
 from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.commands import LocalRunner
 from agent.tools.files import FilesTool
+from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
 from agent.tools.shell import ShellTool
@@ -25,14 +27,19 @@ def build_tools(
     wanted: Tools,
     home: Home,
     *,
+    notes: NoteDesk,
     clock: Clock,
     zone: tzinfo,
     archive: Archive,
     attachments: Attachments,
     pictures: PictureMaker,
     result_tokens: Callable[[], int],
+    without: Collection[str] = (),
 ) -> ToolRegistry:
-    """All that are switched on. ``result_tokens``: of a result as it is sent."""
+    """All that are switched on. ``result_tokens``: of a result as it is sent.
+
+    ``without``: names whose place a plugin takes; the operator has allowed it.
+    """
 
     def page_tokens() -> int:
         # A page comes whole: its frame has to fit under the cap as well.
@@ -42,10 +49,13 @@ def build_tools(
         CurrentTimeTool(clock, zone),
         RecallTool(archive, zone=zone, page_tokens=page_tokens),
         OpenAttachmentTool(attachments, page_tokens=page_tokens, pictures=pictures),
+        RememberTool(notes),
+        ForgetTool(notes),
     ]
     workspaces = Workspaces(home.workspace)
     if wanted.files:
         tools.append(FilesTool(workspaces, attachments, page_tokens=page_tokens))
     if wanted.shell:
         tools.append(ShellTool(LocalRunner(), workspaces))
-    return ToolRegistry(tools, result_cap_tokens=result_tokens)
+    ours = [tool for tool in tools if tool.schema.name not in without]
+    return ToolRegistry(ours, result_cap_tokens=result_tokens)

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from agent.compaction.micro.progress import MicroSettings
 from agent.loop import TurnResult
+from agent.memory.desk import NoteDesk
 from agent.messages import Draft, Message, text_of
 from agent.model_metadata import IMAGE_TOKENS, TriggerRules, Triggers, triggers_for
 from agent.ports import (
@@ -29,7 +30,7 @@ from agent.sessions import LoadedSession, SessionPrefix, TurnTicket
 from agent.turn_companions import TurnCompanion
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
-from gateway.commands.contract import CommandHost
+from gateway.commands.contract import Command, CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -150,12 +151,12 @@ class FakeCompactor:
             reason=self.reason,
         )
 
-    async def note_usage(
     async def select(
         self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
     ) -> Sequence[Message]:
         return messages
 
+    async def note_usage(
         self, loaded: LoadedSession, usage: Usage, *, notify: object = None
     ) -> LoadedSession:
         return loaded
@@ -231,6 +232,8 @@ class Rig:
         self.policies = {"fake": policy}
         self.limits = limits
         self.hygiene_calls: list[str] = []
+        self.foreign: dict[str, Command] = {}
+        """Commands of plugins; may grow."""
         self.questions = itertools.count(300_001)
         self.boot()
 
@@ -298,6 +301,7 @@ class Rig:
                 archive=self.store,
                 lineages=self.store,
                 compactors=self.compactors,
+                notes=NoteDesk(self.store),
                 prefix_for=self.prefix_for,
                 status=FakeStatus(),
                 waiting=self.lanes.waiting,
@@ -308,6 +312,7 @@ class Rig:
                 restarts=self.restarts,
                 approvals=self.approvals,
                 crossed=riding.crossed,
+                foreign=self.foreign,
             ),
             gate=self.gate,
             mailbox=self.store,
