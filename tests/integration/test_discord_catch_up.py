@@ -156,6 +156,23 @@ async def test_the_first_words_to_us_in_an_old_thread_of_a_known_channel_are_rea
     assert sorted(intake.texts) == ["live", "while we were away"]
 
 
+@pytest.mark.parametrize("code", [0, 40333])
+async def test_a_guard_in_front_of_discord_is_no_end_of_a_gap(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User, code: int
+) -> None:
+    """Taken for a channel that is gone, its messages would be lost."""
+    intake = RecordingIntake()
+    intake.stored[str(channel.id)] = str(server.user_says(channel, alice, "known").id)
+    server.user_says(channel, alice, "missed")
+    server.fault(
+        "error", status=403, code=code, method="GET", path="*/messages", message="no", times=1
+    )
+    async with running(bot, intake):
+        server.user_says(channel, alice, "live")
+        await intake.wait_messages(2)
+    assert intake.texts == ["missed", "live"]
+
+
 async def test_a_history_that_lies_comes_to_an_end(
     server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User
 ) -> None:

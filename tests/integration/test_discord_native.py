@@ -338,6 +338,18 @@ async def test_servers_that_fail_get_it_later_and_the_state_says_so(
     assert [wait for wait in hands.waits if wait >= 30] == [60.0, 120.0, 240.0]
 
 
+async def test_a_guard_in_front_of_discord_says_nothing_of_the_menus_scope(
+    server: DiscordServer, store: MemoryStore
+) -> None:
+    server.fault("error", status=403, code=0, method="PUT", path="*/commands", times=1)
+    hands = Hands()
+    platform = made(server, store=store, clock=hands)
+    async with running(platform, RecordingIntake()):
+        await server.wait_for(server.commands)
+    await platform.close()
+    assert [wait for wait in hands.waits if wait >= 30] == [60.0]
+
+
 async def test_a_missing_scope_is_said_and_looked_for_again(
     server: DiscordServer, store: MemoryStore
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent.ports import Clock
 from gateway.platforms.discord.convert import Facts, places_named_in
 from gateway.platforms.discord.files import FileRef, address_in
+from gateway.platforms.discord.out.refusals import CLOUDFLARE_SECONDS, by_a_guard
 from gateway.platforms.discord.reading import THREADS, Unreadable, id_of, read_or_not
 from gateway.platforms.discord.source import (
     PAGE_MESSAGES,
@@ -26,7 +27,6 @@ ROLES_SECONDS = 60.0
 """How long the roles of somebody who wrote while the bot was away are believed."""
 MAX_PLACES = 1_000
 """Of channels that the SDK's cache does not know; those heard of last."""
-_CLOUDFLARE_SECONDS = 60.0
 _FILE_LIMITS = {2: 50 << 20, 3: 100 << 20}
 """Bytes, by the level that a server's members pay for; where it is less, nobody need ask."""
 
@@ -174,13 +174,15 @@ class Asking:
             async with asyncio.timeout(self._timeout_seconds):
                 yield
         except (discord.Forbidden, discord.NotFound) as exc:
+            if by_a_guard(exc.status, exc.code):
+                raise HistoryUnavailable(shown(exc)) from exc
             raise ChannelGone(shown(exc)) from exc
         except discord.RateLimited as exc:
             raise HistoryUnavailable(shown(exc), exc.retry_after) from exc
         except discord.HTTPException as exc:
             if exc.status in (400, 410):  # this kind of channel has no messages
                 raise ChannelGone(shown(exc)) from exc
-            pause_seconds = _CLOUDFLARE_SECONDS if exc.status == 429 else 0.0
+            pause_seconds = CLOUDFLARE_SECONDS if exc.status == 429 else 0.0
             raise HistoryUnavailable(shown(exc), pause_seconds) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
             raise HistoryUnavailable(shown(exc)) from exc

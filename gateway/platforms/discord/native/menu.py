@@ -17,9 +17,9 @@ from agent.ports import Clock
 from agent.remembered import Remembered
 from gateway.commands.menu import MenuEntry
 from gateway.intake.commands import MAX_ARGUMENT_CHARS
-from gateway.platforms.contract import SendError, SendFlood
+from gateway.platforms.contract import SendError, SendFlood, SendUnavailable
 from gateway.platforms.discord.out.direct import Direct
-from gateway.platforms.discord.out.refusals import Refusal
+from gateway.platforms.discord.out.refusals import Refusal, by_a_guard
 
 log = logging.getLogger(__name__)
 
@@ -198,6 +198,8 @@ class Publishing:
             await remembered.set_fact(name, str(banned))
             return seconds
         except Refusal as exc:
+            if by_a_guard(exc.status, exc.code):
+                raise SendUnavailable(str(exc)) from exc
             log.error("discord does not take the menu of commands", extra={"error": str(exc)})
             if exc.status in (401, 403):  # the operator may heal that any time
                 self.trouble = MISSING_SCOPE
