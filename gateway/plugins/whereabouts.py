@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from agent.auxiliary_client import charged_to
 from agent.turn_companions import TurnFacts
 from gateway.session_context import session_bound
 
@@ -29,16 +30,23 @@ class Whereabouts:
 
     @contextmanager
     def bound(self) -> Iterator[None]:
-        """To be entered on the thread of the call: `get_session_env` says where it runs."""
-        with session_bound(
-            session_id=self.session_id,
-            session_key=self.session_key,
-            platform=self.platform,
-            chat_id=self.chat_id,
-            chat_name=self.chat_name,
-            thread_id=self.thread_id,
-            user_id=self.user_id,
-            user_name=self.user_name,
+        """To be entered on the thread of the call: `get_session_env` says where it runs.
+
+        What it asks the side model is on the conversation's account.
+        """
+        paying = charged_to(self.conversation_id) if self.conversation_id else nullcontext()
+        with (
+            paying,
+            session_bound(
+                session_id=self.session_id,
+                session_key=self.session_key,
+                platform=self.platform,
+                chat_id=self.chat_id,
+                chat_name=self.chat_name,
+                thread_id=self.thread_id,
+                user_id=self.user_id,
+                user_name=self.user_name,
+            ),
         ):
             yield
 
