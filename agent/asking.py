@@ -332,9 +332,10 @@ class Asker:
         """What an answer's usage tells; the answer with all of it."""
         self.calls += 1
         usage = response.usage
-        if usage is None:
-            return response
         loaded = self._history.loaded
+        if usage is None:
+            await self._compactor.note_usage(loaded, None)
+            return response
         usage = replace(usage, model=usage.model or response.model)
         if self._cache is not None:
             cause = self._cache.answered(request, loaded.session, usage, response)

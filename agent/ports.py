@@ -403,14 +403,14 @@ class Compactor(Protocol):
     async def note_usage(
         self,
         loaded: LoadedSession,
-        usage: Usage,
+        usage: Usage | None,
         *,
         notify: Callable[[str], None] | None = None,
     ) -> LoadedSession:
         """Take in a real prompt size (anti-thrash, pressure); gives back the session as it is now.
 
-        Called for every response, before its message is stored. ``notify`` gets the pressure
-        warning, when there is one to give.
+        Called for every response, before its message is stored; None: it carried none. ``notify``
+        gets the pressure warning, when there is one to give.
         """
         ...
 

@@ -56,6 +56,7 @@ class EngineSource:
         self._spare: OwnEngine | None = None
         self._own: dict[str, Collected] = {}
         self._schemas: tuple[ToolSchema, ...] = ()
+        self._on_tools: Callable[[], object] = lambda: None
         if name != BUILT_IN_ENGINE:
             self._record = manager.engine(name)
             if self._record is None:
@@ -94,10 +95,7 @@ class EngineSource:
             return
         try:
             self._spare = await self._made(record)
-            engine = self._spare.engine
-            self._schemas = await self._on_thread(
-                lambda: schemas_of(engine.get_tool_schemas()), "give its tools"
-            )
+            self._schemas = await self._on_thread(lambda: schemas_of_own(record), "give its tools")
         except EngineError as exc:
             self._record = None
             self._refuse(str(exc))
@@ -117,6 +115,17 @@ class EngineSource:
         if own.collected is not None:
             self._own[conversation_id] = own.collected
         return own.engine
+
+    def on_tools(self, call: Callable[[], object]) -> None:
+        """What to do when an engine has other tools than were known. Called on any thread."""
+        self._on_tools = call
+
+    def has_tools(self, given: object) -> None:
+        """What an instance says that it has; the first list is right for nearly all."""
+        schemas = schemas_of(given)
+        if schemas and schemas != self._schemas:
+            self._schemas = schemas
+            self._on_tools()
 
     def refused(self, why: str) -> None:
         """An engine that was made turned out to be of no use in its conversation."""
@@ -236,6 +245,12 @@ def _tried(
         tried.append(f"{what}: it gave the same engine")
         return None
     return made
+
+
+def schemas_of_own(record: PluginRecord) -> tuple[ToolSchema, ...]:
+    """The tools of the plugin's own engine, which serves no conversation."""
+    engine = record.collected.engine if record.collected is not None else None
+    return schemas_of(engine.get_tool_schemas()) if engine is not None else ()
 
 
 def schemas_of(given: object) -> tuple[ToolSchema, ...]:

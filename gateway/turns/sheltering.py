@@ -44,7 +44,7 @@ class ShelteredCompactor:
     async def note_usage(
         self,
         loaded: LoadedSession,
-        usage: Usage,
+        usage: Usage | None,
         *,
         notify: Callable[[str], None] | None = None,
     ) -> LoadedSession:

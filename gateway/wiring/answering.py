@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
@@ -166,7 +168,8 @@ def _engines(ground: Ground) -> EngineSource | None:
 
 def _host_facts(ground: Ground, model: LanguageModel) -> HostFacts:
     """What engines of plugins are told of us; no key is among it."""
-    if _engines(ground) is None:
+    engines, plugins = _engines(ground), ground.plugins
+    if engines is None or plugins is None:
         return HostFacts()
     from gateway.plugins.session_db import SessionDb  # noqa: PLC0415 - only where there are some
 
@@ -178,19 +181,25 @@ def _host_facts(ground: Ground, model: LanguageModel) -> HostFacts:
         api_mode="anthropic_messages",
         model_thresholds=ground.config.compression.model_thresholds,
         session_db=lambda: SessionDb(home / "state.db"),
+        before_boundary=lambda: plugins.facade.refresh(ground.store),
+        on_tools=engines.has_tools,
     )
 
 
 def _add_engine_tools(ground: Ground, tools: ToolRegistry, compactors: CompactorCache) -> None:
     """Each conversation's calls go to its own engine."""
     engines = _engines(ground)
-    if engines is None or not engines.schemas:
+    if engines is None:
         return
     from gateway.plugins.engine_tools import SOURCE, engine_tools  # noqa: PLC0415 - as above
 
-    refused = tools.replace(SOURCE, engine_tools(engines.schemas, compactors))
-    for name in refused:
-        log.warning("a tool of the context engine is left out", extra={"tool": name})
+    def take_over() -> None:
+        for name in tools.replace(SOURCE, engine_tools(engines.schemas, compactors)):
+            log.warning("a tool of the context engine is left out", extra={"tool": name})
+
+    loop = asyncio.get_running_loop()
+    engines.on_tools(partial(loop.call_soon_threadsafe, take_over))
+    take_over()
 
 
 def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:

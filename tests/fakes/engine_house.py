@@ -89,12 +89,14 @@ class EngineHouse:
         self.daemon.stop()
         await self.task
 
-    async def say(self, text: str, chat: str = "11", *, answers: int = 1) -> list[str]:
+    async def say(
+        self, text: str, chat: str = "11", *, answers: int = 1, sender: str = ""
+    ) -> list[str]:
         """What comes back."""
         n, said = str(next(self.numbers)), self.chat.said[chat]
         before = len(said)
         message = InboundMessage(
-            "telegram", "1", chat, "direct", n, chat, "u", text, time.time(), update_id=n
+            "telegram", "1", chat, "direct", n, sender or chat, "u", text, time.time(), update_id=n
         )
         assert await self.intake.receive(message)
         async with asyncio.timeout(30), self.chat.news:

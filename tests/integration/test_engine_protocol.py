@@ -72,14 +72,16 @@ async def test_a_conversation_with_a_compression_new_and_a_restart(
         await where.say("hello")
         first = await where.tip()
         assert methods(Recording.heard) == [
-            "get_tool_schemas",
+            "get_tool_schemas",  # of the plugin's own engine, at the start
             "update_model",
             "bind_session_state",
+            "get_tool_schemas",
             "on_session_start",
             *ASKED,
             "update_from_response",
             "on_turn_complete",
         ]
+        assert [h.engine for h in Recording.heard] == [0, *[1] * (len(Recording.heard) - 1)]
         begun = of("on_session_start")[0]
         assert begun.args == (first.session.id,)
         conversation = await where.store.conversation(first.session.conversation_id)
@@ -243,3 +245,64 @@ async def test_a_selection_that_is_none_changes_no_byte(
         ]
         assert "one" in sent[0]
         assert "two" in sent[2]
+
+
+async def test_what_a_person_does_to_conversations(tmp_path: Path, server: AnthropicServer) -> None:
+    async with house(tmp_path, server, "Recording") as where:
+        await where.say(LONG)
+        await where.say(LONG, answers=2)
+        compressed = (await where.tip()).session.id
+        Recording.heard.clear()
+
+        await where.say("/undo")
+        await where.say("/retry", answers=1)
+        undone = (await where.tip()).session.id
+        assert (
+            undone == compressed
+            or of("on_session_start")[-1].keywords["old_session_id"] == compressed
+        )
+        Recording.heard.clear()
+
+        await where.say("/branch")
+        await where.say("in the branch")
+        branch = (await where.tip()).session.id
+        begun = of("on_session_start")[0]
+        assert begun.args == (branch,)
+        assert begun.engine == 2
+        assert begun.keywords["old_session_id"] == undone
+        assert begun.keywords["boundary_reason"] == "branch"
+        assert not of("on_session_end")  # what it was copied from goes on
+        Recording.heard.clear()
+
+        listed = (await where.say("/sessions"))[0]
+        assert "2" in listed
+        await where.say("/resume 2")
+        await where.say("back")
+        assert not of("on_session_start")
+        assert {h.engine for h in of("on_turn_complete")} == {1}
+
+
+async def test_uncompress_is_told(tmp_path: Path, server: AnthropicServer) -> None:
+    async with house(tmp_path, server, "Recording", window=60_000) as where:
+        await where.say(LONG)
+        before = (await where.tip()).session.id
+        await where.say(LONG, answers=2)
+        compressed = (await where.tip()).session.id
+        assert compressed != before
+        Recording.heard.clear()
+        await where.say("/uncompress")
+        await where.say("hello")
+        told = of("on_session_start")[0].keywords
+        assert (told["boundary_reason"], told["old_session_id"]) == ("uncompress", compressed)
+        assert of("on_session_end")[0].args[0] == compressed
+
+
+async def test_a_chat_that_moved(tmp_path: Path, server: AnthropicServer) -> None:
+    async with house(tmp_path, server, "Recording") as where:
+        await where.say("hello")
+        session = (await where.tip()).session
+        await where.intake.moved("telegram", "1", "11", "12")
+        await where.say("hello again", "12", sender="11")
+        first, again = of("on_session_start")
+        assert first.args == again.args == (session.id,)
+        assert first.keywords["conversation_id"] != again.keywords["conversation_id"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,10 @@ class HostFacts:
     model_thresholds: Mapping[str, float] = field(default_factory=dict)
     session_db: SessionDb = lambda: None
     """Makes what an engine is given as its host's list of sessions."""
+    before_boundary: Callable[[], Awaitable[None]] | None = None
+    """Brings that list up to date, before an engine is told of a session. Never raises."""
+    on_tools: Callable[[object], None] = lambda schemas: None
+    """Told which tools an instance says that it has. Called on the engine's thread."""
 
 
 class ForeignEngine:
@@ -74,6 +78,7 @@ class ForeignEngine:
         self._told_window = 0
         self._lowered: int | None = None
         self._introduced = False
+        self._awaits_usage = False
         self._unsaid: dict[str, Any] | None = None
         self.extras = ForeignExtras(self.host, lambda: self.window_tokens)
 
@@ -131,6 +136,7 @@ class ForeignEngine:
 
         ``branched``: it was copied from another conversation, and nothing was answered in it yet.
         """
+        await self._before_boundary()
         if not self._introduced:
             self._introduced = True
             await self._bind(session)
@@ -147,6 +153,8 @@ class ForeignEngine:
             if callable(bind):
                 keywords = {"session_db": database, "session_id": session.id}
                 bind(**accepted_keywords(bind, keywords))
+            if not self.host.inherits("get_tool_schemas"):
+                self._facts.on_tools(self.engine.get_tool_schemas())
 
         try:
             await self.host.run(work, "bind_session_state", QUICK_SECONDS)
@@ -156,6 +164,7 @@ class ForeignEngine:
     async def moves(self, session: Session, key: str, old: LoadedSession) -> None:
         """From one session of the conversation to the next: the old one has ended."""
         await self._ended(old)
+        await self._before_boundary()
         await self.host.tell(
             "on_session_start",
             session.id,
@@ -170,6 +179,7 @@ class ForeignEngine:
         """A new conversation begins in the old one's place."""
         await self._ended(old)
         await self.host.tell("on_session_reset")
+        await self._before_boundary()
         await self.host.tell(
             "on_session_start",
             session.id,
@@ -177,6 +187,10 @@ class ForeignEngine:
             **self._where(session, key),
         )
         self._unsaid = None
+
+    async def _before_boundary(self) -> None:
+        if self._facts.before_boundary is not None:
+            await self._facts.before_boundary()
 
     async def _ended(self, old: LoadedSession) -> None:
         if not self.host.inherits("on_session_end"):
@@ -214,6 +228,7 @@ class ForeignEngine:
             self.engine.last_completion_tokens = 0
             self.engine.awaiting_real_usage_after_compression = True  # type: ignore[attr-defined]
 
+        self._awaits_usage = True
         await self._told(work, "last_prompt_tokens")
 
     async def _told(self, work: Callable[[], None], what: str) -> None:
@@ -227,8 +242,14 @@ class ForeignEngine:
     async def tell_usage(self, figures: dict[str, Any]) -> None:
         """What a response really took; an engine that is busy hears of it after its compression."""
         self._unsaid = figures
+        self._awaits_usage = False
         if not self.host.busy:
             await self.say_usage()
+
+    async def miss_usage(self) -> None:
+        """A response came without usage: only the first one behind a compression is told."""
+        if self._awaits_usage:
+            await self.tell_usage({})
 
     async def say_usage(self) -> None:
         """What it could not be told while it was busy."""

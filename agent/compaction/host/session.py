@@ -402,9 +402,13 @@ class SessionCompactor:
     # --- what comes back ------------------------------------------------------------------------
 
     async def note_usage(
-        self, loaded: LoadedSession, usage: Usage, *, notify: Notify | None = None
+        self, loaded: LoadedSession, usage: Usage | None, *, notify: Notify | None = None
     ) -> LoadedSession:
         loaded = self._memory.current(loaded)
+        if usage is None:
+            if self.foreign is not None:
+                await self.foreign.miss_usage()
+            return loaded
         state = loaded.session.compression
         prompt, threshold, now = usage.prompt_tokens, self.threshold_tokens, self._clock.now()
         await self._announcer.at(loaded.session)
