@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -39,18 +40,26 @@ def _ids(value: Any) -> Any:
     if not isinstance(value, list):
         raise ValueError('must be a list of numeric ids, for example [123456789], or ["*"]')
     ids: list[str] = []
+    wrong: list[str] = []
     for item in value:
         if item is None or item == "":
             continue
         text = str(item).strip()
         found = text if text == "*" else plain_id(text)
         if isinstance(item, bool) or found is None:
-            raise ValueError(
-                f"{item!r} is no numeric id such as 123456789 or -1001234567890 (names change "
-                "hands, ids do not)"
-            )
-        ids.append(found)
+            wrong.append(repr(item))
+        else:
+            ids.append(found)
+    if wrong:
+        what = f"{wrong[0]} is no numeric id" if len(wrong) == 1 else f"{_listed(wrong)} are no ids"
+        raise ValueError(
+            f"{what} such as 123456789 or -1001234567890 (names change hands, ids do not)"
+        )
     return ids
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _no_wildcard(value: list[str]) -> list[str]:

@@ -80,6 +80,7 @@ def test_shipped_file_names_every_key() -> None:
         ("plugins: {entries: {? [a, b] : 1}}", "c.yaml:1:23: not valid YAML: a key has to be a"),
         ("telegram: {enabled: maybe}", "telegram.enabled: must be auto, true or false"),
         ("telegram: {allow_from: [bob]}", "telegram.allow_from: 'bob' is no numeric id"),
+        ("telegram: {allow_from: [bob, 5, '@ada']}", "'bob' and '@ada' are no ids such as 123"),
         ("telegram: {allow_from: [true]}", "telegram.allow_from: true is no numeric id"),
         ("telegram: {allow_from: 12}", "telegram.allow_from: must be a list of numeric ids"),
         ("discord: {admins: ['*']}", 'discord.admins: "*" is only possible in allow_from'),
