@@ -26,7 +26,7 @@ WIDTH = 79
 OPENING = f"""\
 posthouse demo: one conversation with the built-in offline model, whose window
 is set to only {WINDOW_TOKENS:,} tokens here. Real ones have 200,000 and more; a small one
-shows in seconds what otherwise takes weeks. My instructions and tools take a good
+shows in seconds what otherwise takes weeks. Instructions and tools take a good
 part of it; when half of it is full, older messages are summarised.
 """
 DIARY = (

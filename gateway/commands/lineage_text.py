@@ -34,7 +34,7 @@ BUSY_ELSEWHERE = (
 )
 NEWER = "‹ Newer"
 OLDER = "Older ›"
-RESUME_HINT = "/resume and its number or name leads to one of them."
+RESUME_HINT = "Go back to one with /resume and its number or name."
 LINEAGE_LINES = 20
 _ENDS: Mapping[EndReason, str] = {
     "compression": "ended by compression",
