@@ -13,11 +13,17 @@ from typing import Any, ClassVar
 from agent.context_engine import ContextEngine
 
 THRESHOLD = 8000
+LOOK_UP = {"name": "look_up", "description": "Look.", "parameters": {"type": "object"}}
 PLUGIN = """
 from tests.fakes.recording_engine import Recording, {name}
 def register(ctx):
     ctx.register_context_engine({name}())
 """
+
+
+def is_short(messages: list[dict[str, Any]]) -> bool:
+    """Is there nothing worth a summary?"""
+    return len(json.dumps(messages)) < 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,12 @@ class Recording(ContextEngine):
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         self.note("get_tool_schemas")
-        bare = {"name": "look_up", "description": "Look.", "parameters": {"type": "object"}}
-        return [{"type": "function", "function": bare}, bare, {"description": "nameless"}]
+        return [{"type": "function", "function": LOOK_UP}, LOOK_UP, {"description": "nameless"}]
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
         self.note("handle_tool_call", name, args, **kwargs)
+        if name != "look_up":
+            return super().handle_tool_call(name, args, **kwargs)
         return json.dumps({"found_by": self.number, "seen": len(kwargs["messages"])})
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
@@ -108,6 +115,8 @@ class Recording(ContextEngine):
 
     def compress(self, messages: list[dict[str, Any]], **kwargs: Any) -> list[dict[str, Any]]:  # type: ignore[override]
         self.note("compress", len(messages), **kwargs)
+        if is_short(messages):
+            return messages
         self.compression_count += 1
         for message in messages[:-1]:
             message["content"] = "vandalised"  # a copy: nobody else may see it
@@ -144,10 +153,12 @@ class Old(Recording):
         focus_topic: str | None = None,
     ) -> list[dict[str, Any]]:
         self.note("compress", len(messages), current_tokens=current_tokens, focus_topic=focus_topic)
+        if is_short(messages):
+            return messages
         return [{"role": "user", "content": "SUMMARY of it"}, messages[-1]]
 
     def handle_tool_call(self, name: str, args: dict[str, Any]) -> str:  # type: ignore[override]
-        return "old"
+        return super().handle_tool_call(name, args, messages=[])
 
     def on_turn_complete(self, messages: list[dict[str, Any]]) -> None:  # type: ignore[override]
         self.note("on_turn_complete", len(messages))
