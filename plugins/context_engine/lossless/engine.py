@@ -16,13 +16,13 @@ from plugins.context_engine.lossless.database import FILE_NAME, Database
 from plugins.context_engine.lossless.growing import Grower
 from plugins.context_engine.lossless.nodes import Node
 from plugins.context_engine.lossless.options import Options, sizes_for
-from plugins.context_engine.lossless.reading import Message, digest, sameness, stored_form
+from plugins.context_engine.lossless.reading import Message, calls_to, digest, sameness, stored_form
 from plugins.context_engine.lossless.schema import LosslessError
 from plugins.context_engine.lossless.sessions import Sessions
 from plugins.context_engine.lossless.summarising import Ask, Summariser, ask_side_model
 from plugins.context_engine.lossless.tools import Tools, schemas
 from plugins.context_engine.lossless.tree import Item, Leaf, cut, leaves
-from plugins.context_engine.lossless.vault import Seen, Vault
+from plugins.context_engine.lossless.vault import OWN_TOOLS, Seen, Vault
 
 
 class LosslessEngine(ContextEngine):
@@ -193,11 +193,13 @@ class LosslessEngine(ContextEngine):
         conversation, nodes = belonging.nodes_in(messages, self._now())
         items = self._items(messages, nodes)
         said = [item for item in items if item.node is None and not _is_system(item)]
-        vault.keep(
-            conversation,
-            [Seen(item.message, item.ref, item.tokens) for item in said],
-            self._now(),
-        )
+        own: set[str] = set()
+        for item in said:
+            own |= calls_to(OWN_TOOLS, item.message)
+        seen = [
+            Seen(i.message, i.ref, i.tokens, i.message.get("tool_call_id") in own) for i in said
+        ]
+        vault.keep(conversation, seen, self._now())
         if complete:
             self._note_taken_back(vault, conversation, belonging.session_id, items)
         return conversation, items

@@ -59,10 +59,20 @@ def _calls(message: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
-def readable(message: Mapping[str, Any]) -> str:
-    """All that a message says, its calls with readable arguments."""
+def calls_to(prefix: str, message: Mapping[str, Any]) -> set[str]:
+    """The ids of its calls of tools whose names begin so."""
+    return {call_id for call_id, name, _ in _calls(message) if name.startswith(prefix)}
+
+
+def readable(message: Mapping[str, Any], *, without: str = "") -> str:
+    """All that a message says, its calls with readable arguments.
+
+    ``without``: calls of tools whose names begin so are left out.
+    """
     parts = [text_of(message)]
     for _, name, arguments in _calls(message):
+        if without and name.startswith(without):
+            continue
         with contextlib.suppress(ValueError, RecursionError):  # then as it is
             arguments = json.dumps(json.loads(arguments), ensure_ascii=False)
         parts.append(f"-> calls {name} with {arguments}")

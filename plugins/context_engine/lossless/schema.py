@@ -32,6 +32,7 @@ CREATE TABLE messages (
     stored TEXT NOT NULL,       -- the message as JSON, whole
     tokens INTEGER NOT NULL,
     seen_at REAL NOT NULL,
+    own INTEGER NOT NULL,       -- 1: a result of the engine's own tools
     active INTEGER NOT NULL DEFAULT 1,  -- 0: taken back by whoever said it
     UNIQUE (conversation, digest)
 );

@@ -10,7 +10,7 @@ from typing import Any
 from plugins.context_engine.lossless.nodes import Node, shown_time
 from plugins.context_engine.lossless.ranking import ranked
 from plugins.context_engine.lossless.reading import readable
-from plugins.context_engine.lossless.tree import Item
+from plugins.context_engine.lossless.tree import Item, is_said
 from plugins.context_engine.lossless.vault import Original, Vault
 from plugins.context_engine.lossless.words import clean, excerpt, question
 
@@ -20,7 +20,7 @@ PAGE_CHARS = 12_000
 MOST_ENTRY_CHARS = 4_000
 """Of one message on a page of several; its own ref shows all of it."""
 MOST_QUERY_CHARS = 2_000
-LOOKED_AT = 150
+LOOKED_AT = 60
 """So many of the likeliest hits are read to find the best ones."""
 MOST_RANKED_CHARS = 100_000
 
@@ -112,13 +112,21 @@ class Tools:
         if role not in ("", "user", "assistant", "tool"):
             raise _Refused("role is user, assistant or tool")
         limit = min(MOST_HITS, max(1, _number(args, "limit", 5)))
-        likely = self.vault.search(self.conversation, asked, LOOKED_AT, role)
+        likely = self.vault.search(
+            self.conversation, asked, LOOKED_AT, role=role, without=self._of_this_turn()
+        )
         texts = [readable(json.loads(hit.stored))[:MOST_RANKED_CHARS] for hit, _ in likely]
         hits = [likely[i] for i in ranked(query, texts)[:limit]]
         answer: dict[str, Any] = {"results": [_hit(hit, node, query) for hit, node in hits]}
         if not hits:
             answer["advice"] = "nothing was found; try other words, or fewer of them"
         return answer
+
+    def _of_this_turn(self) -> list[str]:
+        """What is being said now: it asks, and is no answer."""
+        count = len(self.items)
+        newest = next((i for i in reversed(range(count)) if is_said(self.items[i])), count)
+        return [item.ref for item in self.items[newest:] if item.node is None]
 
     # --- describe ------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ def cut(items: Sequence[Item], sizes: Sizes, protect_last_n: int) -> Cut:
         if start < len(rest) and (enough or tokens + size > sizes.most_tail_tokens):
             break
         start, tokens = group.start, tokens + size
-    newest = next((i for i in reversed(range(len(rest))) if _is_said(rest[i])), -1)
+    newest = next((i for i in reversed(range(len(rest))) if is_said(rest[i])), -1)
     return Cut(
         system=tuple(items[:system]),
         body=tuple(rest[:start]),
@@ -84,7 +84,7 @@ def cut(items: Sequence[Item], sizes: Sizes, protect_last_n: int) -> Cut:
     )
 
 
-def _is_said(item: Item) -> bool:
+def is_said(item: Item) -> bool:
     """Did a person say it, as far as the list tells?"""
     message = item.message
     return item.node is None and message.get("role") == "user" and message.get("_kind") is None
@@ -149,18 +149,18 @@ def to_condense(
         pinned: Ref of the message that stays where it is; "" if none does.
         early: Two are enough, whatever room they take.
     """
-    spans = _side_by_side(roots, pinned)
-    enough = [span for span in spans if len(span) >= fanout]
+    runs = _side_by_side(roots, pinned)
+    enough = [run for run in runs if len(run[1]) >= fanout]
     if enough:
-        span = min(enough, key=lambda s: (_depth(roots, s), s[0]))
-        return range(span[0], span[fanout - 1] + 1)
+        _, places = min(enough)
+        return range(places[0], places[fanout - 1] + 1)
     in_view = _tokens([root for root in roots if root.node is not None])
     if in_view <= sizes.roots_tokens and not early:
         return None
-    pairs = [span for span in spans if len(span) >= 2]
+    pairs = [run for run in runs if len(run[1]) >= 2]
     if pairs:
-        span = min(pairs, key=lambda s: (_depth(roots, s), s[0]))
-        return range(span[0], span[-1] + 1)
+        _, places = min(pairs)
+        return range(places[0], places[-1] + 1)
     nodes = [i for i, root in enumerate(roots) if root.node is not None]
     for first, second in pairwise(nodes):
         if _is_joinable(roots[first + 1 : second], pinned):
@@ -168,29 +168,25 @@ def to_condense(
     return None
 
 
-def _depth(roots: Sequence[Item], span: Sequence[int]) -> int:
-    node = roots[span[0]].node
-    return node.depth if node is not None else 0
+def _side_by_side(roots: Sequence[Item], pinned: str) -> list[tuple[int, list[int]]]:
+    """(depth, places) of nodes with next to nothing between them, run by run, the oldest first.
 
-
-def _side_by_side(roots: Sequence[Item], pinned: str) -> list[list[int]]:
-    """Places of nodes of one depth with next to nothing between them, run by run."""
-    spans: list[list[int]] = []
-    last: Node | None = None
-    for i, root in enumerate(roots):
-        if root.node is None:
+    A node counts as deep as what comes right behind it, if that is deeper: it was left behind when
+    its neighbours were condensed.
+    """
+    runs: list[tuple[int, list[int]]] = []
+    for i in reversed(range(len(roots))):
+        node = roots[i].node
+        if node is None:
             continue
-        joins = (
-            last is not None
-            and last.depth == root.node.depth
-            and _is_joinable(roots[spans[-1][-1] + 1 : i], pinned)
-        )
-        if joins:
-            spans[-1].append(i)
-        else:
-            spans.append([i])
-        last = root.node
-    return spans
+        depth = node.depth
+        if runs and _is_joinable(roots[i + 1 : runs[-1][1][0]], pinned):
+            depth = max(depth, runs[-1][0])
+            if depth == runs[-1][0]:
+                runs[-1][1].insert(0, i)
+                continue
+        runs.append((depth, [i]))
+    return runs[::-1]
 
 
 def _is_joinable(between: Sequence[Item], pinned: str) -> bool:

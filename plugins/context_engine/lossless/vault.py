@@ -13,6 +13,8 @@ from plugins.context_engine.lossless.nodes import Node, Source
 from plugins.context_engine.lossless.reading import readable, sameness, stored_form
 from plugins.context_engine.lossless.words import indexed
 
+OWN_TOOLS = "lossless_"
+"""So begin the names of the engine's tools."""
 _NODE = "id, key, depth, body, content, tokens, source_tokens, messages, first_at, last_at, mode"
 _BELOW = """
 WITH RECURSIVE below (kind, ref) AS (
@@ -43,6 +45,8 @@ class Seen:
     message: Mapping[str, Any]
     digest: str
     tokens: int
+    own: bool = False
+    """Is it a result of the engine's own tools? It repeats others, and is not searched for."""
 
 
 class Vault:
@@ -76,8 +80,8 @@ class Vault:
     @staticmethod
     def _keep(database: sqlite3.Connection, conversation: int, one: Seen, at: float) -> None:
         said = database.execute(
-            "INSERT INTO messages (conversation, digest, same, role, stored, tokens, seen_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO messages (conversation, digest, same, role, stored, tokens, seen_at,"
+            " own) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (
                 conversation,
                 one.digest,
@@ -86,10 +90,12 @@ class Vault:
                 stored_form(one.message),
                 one.tokens,
                 at,
+                one.own,
             ),
         )
         if said.rowcount == 1:
-            text = f"{scope_word(conversation)} {indexed(readable(one.message))}"
+            words = "" if one.own else readable(one.message, without=OWN_TOOLS)
+            text = f"{scope_word(conversation)} {indexed(words)}"
             database.execute(
                 "INSERT INTO words (rowid, said) VALUES (?, ?)", (said.lastrowid, text)
             )
@@ -130,9 +136,18 @@ class Vault:
         return None if row is None else Original(*row)
 
     def search(
-        self, conversation: int, question: str, limit: int, role: str = ""
+        self,
+        conversation: int,
+        question: str,
+        limit: int,
+        *,
+        role: str = "",
+        without: Collection[str] = (),
     ) -> list[tuple[Original, str]]:
-        """The likeliest hits, each with the node right above it ("": none yet)."""
+        """The likeliest hits, each with the node right above it ("": none yet).
+
+        ``without``: digests of messages that are no answer.
+        """
         with self._database.reading() as database:
             rows = database.execute(
                 "SELECT m.id, m.digest, m.role, m.stored, m.tokens, m.seen_at, coalesce(("
@@ -140,12 +155,15 @@ class Vault:
                 " AND s.ref = m.digest LIMIT 1), ''), m.same"
                 " FROM words JOIN messages m ON m.id = words.rowid"
                 " WHERE words MATCH ? AND m.conversation = ? AND m.active"
-                " AND (? = '' OR m.role = ?) ORDER BY words.rank, m.id DESC LIMIT ?",
+                " AND (? = '' OR m.role = ?)"
+                " AND m.digest NOT IN (SELECT value FROM json_each(?))"
+                " ORDER BY words.rank, m.id DESC LIMIT ?",
                 (
                     f"{scope_word(conversation)} AND ({question})",
                     conversation,
                     role,
                     role,
+                    _json(list(without)),
                     limit,
                 ),
             ).fetchall()
@@ -230,11 +248,13 @@ class Vault:
                     self._add(database, conversation, self._read(database, other, row), at)
                     continue
                 row = database.execute(
-                    "SELECT stored, tokens, seen_at FROM messages"
+                    "SELECT stored, tokens, seen_at, own FROM messages"
                     " WHERE conversation = ? AND digest = ?",
                     (other, ref),
                 ).fetchone()
-                self._keep(database, conversation, Seen(_loads(row[0]), ref, row[1]), row[2])
+                self._keep(
+                    database, conversation, Seen(_loads(row[0]), ref, row[1], bool(row[3])), row[2]
+                )
 
 
 def _json(values: Sequence[str]) -> str:
