@@ -24,6 +24,8 @@ class MenuEntry:
     asks_again: bool = False
     """It has no answer of its own: a turn comes of it."""
     admin_only: bool = False
+    aliases: tuple[str, ...] = ()
+    """Other names that it hears."""
 
 
 QUIET = frozenset({"status", "context", "lineage", "help"})
@@ -31,8 +33,10 @@ PRIVATE = frozenset({"sessions", "whoami", "usage"})
 ASKS_AGAIN = frozenset({"retry"})
 
 
-def entries(commands: Mapping[str, Command]) -> tuple[MenuEntry, ...]:
-    """The menu, in the order of the list."""
+def entries(
+    commands: Mapping[str, Command], aliases: Mapping[str, str] | None = None
+) -> tuple[MenuEntry, ...]:
+    """The menu, in the order of the list; ``aliases``: other name → name."""
     return tuple(
         MenuEntry(
             command.name,
@@ -42,6 +46,7 @@ def entries(commands: Mapping[str, Command]) -> tuple[MenuEntry, ...]:
             private=command.name in PRIVATE,
             asks_again=command.name in ASKS_AGAIN,
             admin_only=command.admin_only,
+            aliases=tuple(a for a, name in (aliases or {}).items() if name == command.name),
         )
         for command in commands.values()
     )

@@ -10,7 +10,7 @@ from agent.ports import Clock
 from agent.store_ports import Store
 from gateway.commands.contract import Command
 from gateway.commands.menu import entries
-from gateway.commands.registry import COMMANDS, NO_OTHERS
+from gateway.commands.registry import ALIASES, COMMANDS, NO_OTHERS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config, WhoMayCommand
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -64,7 +64,7 @@ async def build_platforms(
     secrets = around.secrets
     if around.only_console:
         return platforms
-    menu = entries({**COMMANDS, **foreign})
+    menu = entries({**COMMANDS, **foreign}, ALIASES)
     enabled = enabled_platforms(config, secrets)
     if "telegram" in enabled and secrets.telegram_bot_token:
         # Inside: each SDK costs a quarter of a second and 15 to 20 MB.

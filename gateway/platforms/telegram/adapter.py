@@ -84,7 +84,10 @@ class TelegramPlatform:
         self._client: TelegramClient | None = None
         self._closed = False
         self._bot_id = _id_in(settings.token)
-        self._commands = frozenset(entry.name for entry in menu)
+        # Telegram's menu has no hyphens.
+        self._commands = frozenset(
+            name.replace("-", "_") for entry in menu for name in (entry.name, *entry.aliases)
+        )
         self._moves = Moves()
         self._outgoing = Outgoing(self._calls, self._moves, Enclosing(attachments, clock))
         self._showing = Showing(self._calls, self._outgoing)

@@ -29,7 +29,7 @@ class Me:
     username: str
     last_sent: Mapping[str, str] = field(default_factory=dict)
     commands: Collection[str] = ()
-    """What a button may say."""
+    """The names of those that the gateway knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ def _message(
         command = command_of(marks)
         if command is not None and "@" in command.text and not command.names(me.id, me.username):
             return None
-        addressed = direct or command is not None or _is_addressed(marks, replied, me)
+        ours = command is not None and command.text[1:].lower() in me.commands
+        addressed = direct or ours or _is_addressed(marks, replied, me)
         text = without_address(text, marks, me.id, me.username)
     chat_id = identifier(chat["id"])
     return InboundMessage(

@@ -18,7 +18,7 @@ from gateway.platforms.telegram.convert import (
     update_id,
 )
 
-ME = Me(42, "Post_Bot", {"-100": "77"})
+ME = Me(42, "Post_Bot", {"-100": "77"}, commands=frozenset({"new", "compress"}))
 DOCUMENT = {"file_id": "d", "file_name": "a.b"}
 PHOTO = [{"file_id": "f1", "width": 90, "height": 90, "file_size": 5000}]
 
@@ -120,6 +120,19 @@ def test_commands(text: str, said: str | None) -> None:
     else:
         message = read(raw)
         assert (message.text, message.addressed) == (said, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "addressed"),
+    [("/New", True), ("/warn", False), ("/warn @other_bot", False), ("/warn@post_bot", True)],
+)
+def test_a_command_that_is_not_ours_is_for_one_of_the_other_bots(
+    text: str, addressed: bool
+) -> None:
+    """In a group all bots hear it; who does not know it keeps silent, unless it is named."""
+    marks = [mark(text, text.split()[0], "bot_command")]
+    assert read(update(text=text, entities=marks)).addressed is addressed
+    assert read(update("private", text=text, entities=marks)).addressed
 
 
 def test_a_command_counts_only_where_telegram_marks_it() -> None:
