@@ -114,7 +114,8 @@ def _about_mcp(config: Config, around: Surroundings) -> list[str]:
         return []
     from gateway.wiring.mcp import plan_servers  # noqa: PLC0415 - only if there are some
 
-    return list(plan_servers(config, around).problems)
+    plan = plan_servers(config, around)
+    return [*plan.problems, *plan.missing_programs]
 
 
 def _presence(secrets: Secrets) -> dict[str, str]:

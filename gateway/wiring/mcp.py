@@ -37,6 +37,8 @@ class ServerPlan:
     servers: tuple[ServerSettings, ...] = ()
     problems: tuple[str, ...] = ()
     """What can not work, or should be otherwise, a line each."""
+    missing_programs: tuple[str, ...] = ()
+    """The same; a server that was tried says so itself."""
 
     @property
     def has_programs(self) -> bool:
@@ -67,8 +69,9 @@ def plan_servers(config: Config, around: Surroundings) -> ServerPlan:
         values = {n: value for n, value in known.items() if value is not None}
         settings = _settings(name, server, values, around)
         servers.append(settings)
-        problems += _doubts(settings)
-    return ServerPlan(tuple(servers), tuple(problems))
+        problems += _in_the_clear(settings)
+    programs = [line for server in servers for line in _no_program(server)]
+    return ServerPlan(tuple(servers), tuple(problems), tuple(programs))
 
 
 def build_servers(
@@ -136,14 +139,21 @@ def _own_folder(home: Path, name: str) -> Path:
     return home / "mcp" / name
 
 
-def _doubts(server: ServerSettings) -> list[str]:
-    where = f"agent.tools.mcp.{server.name}"
-    match server.way:
-        case StdioWay(command=command, env=env):
-            if shutil.which(command[0], path=env.get("PATH")) is None:
-                return [f"{where}: there is no program {command[0]!r}"]
-        case HttpWay(url=url, headers=headers):
-            parts = urlsplit(url)
-            if headers and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-                return [f"{where}: its headers go over the network in the clear (http, not https)"]
-    return []
+def _no_program(server: ServerSettings) -> list[str]:
+    way = server.way
+    if not isinstance(way, StdioWay) or shutil.which(way.command[0], path=way.env.get("PATH")):
+        return []
+    return [f"agent.tools.mcp.{server.name}: there is no program {way.command[0]!r}"]
+
+
+def _in_the_clear(server: ServerSettings) -> list[str]:
+    way = server.way
+    if not isinstance(way, HttpWay) or not way.headers:
+        return []
+    parts = urlsplit(way.url)
+    if parts.scheme != "http" or is_loopback(parts.hostname or ""):
+        return []
+    return [
+        f"agent.tools.mcp.{server.name}: its headers go over the network in the clear (http, not "
+        "https)"
+    ]

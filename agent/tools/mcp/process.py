@@ -28,7 +28,7 @@ MAX_LINE_BYTES = 8_000_000
 GRACE_SECONDS = 1.5
 """For its own end, once its input is closed; then as long again behind a signal."""
 ERROR_LINE_CHARS = 300
-ERROR_LINES_KEPT = 8
+ERROR_LINES_KEPT = 3
 ERROR_LINES_A_MINUTE = 60
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ServerProcess:
         """How it ended and what it wrote last, in one line."""
         code = self._process.returncode
         how = "" if code is None else f"it ended with {_how(code)}"
-        return "; ".join(part for part in (how, " | ".join(self._last)) if part)
+        return ": ".join(part for part in (how, " | ".join(self._last)) if part)
 
     async def note_errors(self) -> None:
         """What it writes to its standard error goes into our log, within limits."""

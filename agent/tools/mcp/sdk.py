@@ -164,6 +164,7 @@ async def connect(server: ServerSettings, *, legacy: bool) -> AsyncIterator[SdkC
     """As `agent.tools.mcp.nouns.Connector`. ``legacy``: only the older way to begin is tried."""
     trouble = Trouble()
     connection = SdkConnection(server.name, trouble)
+    of_the_block: BaseException | None = None
     try:
         async with contextlib.AsyncExitStack() as stack:
             client = Client(
@@ -181,12 +182,15 @@ async def connect(server: ServerSettings, *, legacy: bool) -> AsyncIterator[SdkC
             )
             try:
                 yield connection
+            except BaseException as exc:
+                of_the_block = exc
+                raise
             finally:
                 following.cancel()
                 await asyncio.wait({following})
     except Exception as exc:
         first = _first(exc)
-        if isinstance(first, ServerFailed):
+        if first is of_the_block or isinstance(first, ServerFailed):
             raise first from exc
         otherwise = "it does not answer" if isinstance(first, TimeoutError) else _short(first)
         raise ServerFailed(trouble.in_words(otherwise)) from exc

@@ -1,0 +1,124 @@
+"""Owns an MCP server made with the `mcp` package; a program for stdio, an app for HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import struct
+import sys
+import zlib
+from typing import Any
+
+from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver.context import Context
+from mcp_types import ToolAnnotations
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+
+
+def png(width: int = 4, height: int = 4) -> bytes:
+    """A small red picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = b"".join(b"\x00" + b"\xff\x00\x00" * width for _ in range(height))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def demo() -> MCPServer:
+    """A server with one tool of each kind."""
+    app = MCPServer("demo", version="1")
+    stopped: list[str] = []
+
+    @app.tool(annotations=READS)
+    def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    @app.tool(annotations=READS)
+    def told() -> str:
+        """What it was started with, and which calls were called off."""
+        secret = "ANTHROPIC_API_KEY" in os.environ
+        return f"{os.environ.get('DEMO_TOKEN')} {secret} {os.getcwd()} {stopped}"
+
+    @app.tool()
+    def write(text: str) -> str:
+        """Writes."""
+        return f"wrote {text}"
+
+    @app.tool(annotations=READS)
+    async def slow(seconds: float) -> str:
+        """Takes its time."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            stopped.append("slow")
+            raise
+        return "at last"
+
+    @app.tool(annotations=READS)
+    def picture() -> Image:
+        """Shows a picture."""
+        return Image(data=png(), format="png")
+
+    @app.tool(annotations=READS)
+    def broken() -> str:
+        """Fails."""
+        raise ValueError("no such thing")
+
+    @app.tool(annotations=READS)
+    def huge() -> str:
+        """Says very much."""
+        return "x" * 700_000
+
+    @app.tool(annotations=READS)
+    def dies() -> str:
+        """Ends the server."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+    @app.tool(annotations=READS)
+    async def grows(ctx: Context[Any, Any]) -> str:
+        """Has one tool more from now on."""
+
+        def more() -> str:
+            return "more"
+
+        app.add_tool(more, name="more", description="New.", annotations=READS)
+        await ctx.notify_tools_changed()  # the newer protocol's way, then the older one's
+        await ctx.session.send_tool_list_changed()
+        return "grown"
+
+    return app
+
+
+def serve_http() -> None:
+    """On loopback; the first line of output tells the port."""
+    import socket
+
+    import uvicorn
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        print(listening.getsockname()[1], flush=True)
+        app = demo().streamable_http_app()
+        uvicorn.Server(uvicorn.Config(app, log_level="critical", ws="none")).run([listening])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["http"]:
+        serve_http()
+    else:
+        print("a greeting, where only the protocol belongs", flush=True)
+        print("words on standard error", file=sys.stderr, flush=True)
+        demo().run("stdio")

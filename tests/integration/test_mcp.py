@@ -1,0 +1,296 @@
+"""MCP servers as they are: real ones over stdio and HTTP, and nasty ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agent.tools.mcp.connecting import connect
+from agent.tools.mcp.nouns import (
+    Answer,
+    Connection,
+    DataPiece,
+    HttpWay,
+    Refused,
+    ServerFailed,
+    ServerHopeless,
+    ServerSettings,
+    StdioWay,
+    TextPiece,
+)
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(script: str, *arguments: str, **env: str) -> ServerSettings:
+    command = (sys.executable, "-m", f"tests.fakes.{script}", *arguments)
+    return ServerSettings("demo", StdioWay(command, ROOT, {"PATH": os.environ["PATH"], **env}))
+
+
+def text(answer: Answer) -> str:
+    return " ".join(p.text for p in answer.pieces if isinstance(p, TextPiece))
+
+
+def runs(pid: int) -> bool:
+    """Dead ones that nobody has buried do not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] != b"Z"
+
+
+async def gone(pid: int, seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while runs(pid):
+        assert time.monotonic() < until, f"{pid} still runs"
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[tuple[ServerSettings, asyncio.subprocess.Process]]:
+    """A real server over HTTP, on loopback."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.fakes.mcp_server", "http"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        port = int(await process.stdout.readline())
+        yield ServerSettings("demo", HttpWay(f"http://127.0.0.1:{port}/mcp")), process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[ServerSettings]:
+    if request.param == "stdio":
+        yield program("mcp_server", DEMO_TOKEN="of the demo")
+        return
+    async with http_server() as (settings, _):
+        yield settings
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_real_server(server: ServerSettings, legacy: bool) -> None:
+    async with connect(server, legacy=legacy) as connection:
+        found = await connection.listing()
+        assert found.left_out == ()
+        offers = {offer.tool: offer for offer in found.offers}
+        assert offers["add"].schema.name == "mcp__demo__add"
+        assert offers["add"].read_only
+        assert not offers["write"].read_only
+        assert set(offers["add"].schema.parameters["properties"]) == {"a", "b"}
+
+        assert text(await connection.call("add", {"a": 2, "b": 3}, 5)) == "5"
+        (picture,) = (await connection.call("picture", {}, 5)).pieces
+        assert isinstance(picture, DataPiece)
+        assert picture.data.startswith(b"\x89PNG")
+        broken = await connection.call("broken", {}, 5)
+        assert broken.is_error
+        assert len(text(await connection.call("huge", {}, 20))) == 700_000
+
+        # What nobody waits for any more is called off on the other side as well.
+        with pytest.raises(TimeoutError):
+            await connection.call("slow", {"seconds": 60}, 0.2)
+        call = asyncio.ensure_future(connection.call("slow", {"seconds": 60}, 60))
+        await asyncio.sleep(0.2)
+        call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        # Over HTTP the older protocol leaves it running (a server of the package's own).
+        if not (legacy and isinstance(server.way, HttpWay)):
+            for _ in range(100):
+                if (said := text(await connection.call("told", {}, 5))).count("'slow'") == 2:
+                    break
+                await asyncio.sleep(0.02)
+            assert said.count("'slow'") == 2, said
+
+        assert not connection.changed.is_set()
+        await connection.call("grows", {}, 5)
+        async with asyncio.timeout(5):
+            await connection.changed.wait()
+        assert "more" in {offer.tool for offer in (await connection.listing()).offers}
+
+
+async def test_a_program_gets_its_environment_and_its_folder_and_nothing_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of the daemon")
+    way = StdioWay(
+        (sys.executable, "-m", "tests.fakes.mcp_server"),
+        tmp_path,
+        {"PATH": os.environ["PATH"], "DEMO_TOKEN": "of the demo", "PYTHONPATH": str(ROOT)},
+    )
+    async with connect(ServerSettings("demo", way)) as connection:
+        said = text(await connection.call("told", {}, 5))
+    assert said.startswith(f"of the demo False {tmp_path}")
+
+
+async def test_one_that_dies_in_a_call_is_lost_and_it_is_said() -> None:
+    async with connect(program("mcp_nasty", "dies")) as connection:
+        with pytest.raises(ServerFailed, match="the connection to it broke"):
+            await connection.call("go", {}, 5)
+        async with asyncio.timeout(2):
+            await connection.lost.wait()
+        assert connection.reason == "it ended with exit code 7: it hurts"
+
+
+async def test_one_that_ends_in_a_call_over_http_is_lost() -> None:
+    reached: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+
+    async def stay() -> None:
+        async with connect(settings) as connection:
+            reached.set_result(connection)
+            await connection.lost.wait()
+            raise ServerFailed(connection.reason)
+
+    async with http_server() as (settings, process):
+        staying = asyncio.ensure_future(stay())
+        connection = await reached
+        call = asyncio.ensure_future(connection.call("slow", {"seconds": 60}, 60))
+        await asyncio.sleep(0.2)
+        process.kill()
+        async with asyncio.timeout(3):
+            with pytest.raises(ServerFailed, match="the connection to it broke"):
+                await call
+            with pytest.raises(ServerFailed, match="the connection to it broke"):
+                await connection.call("add", {"a": 1, "b": 2}, 5)
+            with pytest.raises(ServerFailed):
+                await staying
+
+
+async def test_what_goes_wrong_in_the_block_is_not_the_servers_fault() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with connect(program("mcp_nasty", "fine")):
+            _ = 1 / 0
+
+
+NASTY = {
+    "garbage": "fine",
+    "twice": "fine",
+    "asks": "error error error error",
+    "parts": '[x://a/b]\ninside [link: more x://more] {"n": [1, 2]}',
+    "bad-picture": "[a part of type image/png that can not be read]",
+}
+
+
+@pytest.mark.parametrize("mode", NASTY)
+async def test_a_nasty_server_harms_nobody(mode: str) -> None:
+    async with connect(program("mcp_nasty", mode)) as connection:
+        await connection.listing()
+        assert text(await connection.call("go", {}, 5)) == NASTY[mode]
+        assert text(await connection.call("go", {}, 5)) == NASTY[mode]
+        assert not connection.lost.is_set()
+
+
+async def test_one_that_says_too_much_in_one_line_is_left() -> None:
+    async with connect(program("mcp_nasty", "long-line")) as connection:
+        with pytest.raises(ServerFailed):
+            await connection.call("go", {}, 10)
+        assert connection.reason == "it wrote a line of more than 8,000,000 bytes"
+
+
+async def test_an_answer_that_is_none() -> None:
+    async with connect(program("mcp_nasty", "no-result")) as connection:
+        with pytest.raises(ServerFailed, match="not the protocol"):
+            await connection.call("go", {}, 5)
+
+
+async def test_others_run_while_a_server_floods() -> None:
+    async with connect(program("mcp_nasty", "flood")) as connection:
+        call = asyncio.ensure_future(connection.call("go", {}, 10))
+        turns = 0
+        while not call.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert text(call.result()) == "fine"
+        assert connection.changed.is_set()
+        assert turns > 200  # it was held back: three thousand words take seconds
+
+
+async def test_a_list_without_an_end_is_read_to_ours() -> None:
+    async with connect(program("mcp_nasty", "endless-list")) as connection:
+        found = await connection.listing()
+    assert len(found.offers) == 50
+    assert found.left_out == ("its list does not end: the rest is not asked for",)
+
+
+async def test_a_schema_that_no_provider_takes_leaves_its_tool_out() -> None:
+    async with connect(program("mcp_nasty", "odd-list")) as connection:
+        found = await connection.listing()
+    assert [offer.tool for offer in found.offers] == ["évil name\n", "good"]
+    assert len(found.left_out) == 1
+    assert found.left_out[0].startswith("'bad': its schema does not hold")
+
+
+async def test_one_that_ends_at_once_says_why() -> None:
+    with pytest.raises(ServerFailed, match="exit code 3: no token"):
+        async with connect(program("mcp_nasty", "exits")):
+            pass
+
+
+async def test_one_that_does_not_bear_the_newer_beginning_is_reached_by_the_older() -> None:
+    with pytest.raises(ServerFailed, match="exit code 9"):
+        async with connect(program("mcp_nasty", "touchy")):
+            pass
+    async with connect(program("mcp_nasty", "touchy"), legacy=True) as connection:
+        assert text(await connection.call("go", {}, 5)) == "fine"
+
+
+async def test_a_stop_does_not_wait_for_one_that_says_nothing() -> None:
+    reaching = asyncio.ensure_future(connect(program("mcp_nasty", "mute")).__aenter__())
+    await asyncio.sleep(0.3)
+    reaching.cancel()
+    done, _ = await asyncio.wait({reaching}, timeout=5)
+    assert done
+
+
+async def test_nothing_of_it_stays_not_even_what_left_its_group(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    async with connect(program("mcp_nasty", "stays", str(note))) as connection:
+        await connection.call("go", {}, 5)
+    for pid in note.read_text().split():
+        await gone(int(pid))
+
+
+async def test_what_can_not_be_started_is_for_the_operator(tmp_path: Path) -> None:
+    way = StdioWay(("no-such-program",), tmp_path, {"PATH": os.environ["PATH"]})
+    with pytest.raises(ServerHopeless, match="there is no program 'no-such-program'"):
+        async with connect(ServerSettings("demo", way)):
+            pass
+    way = StdioWay((sys.executable,), tmp_path / "gone", {"PATH": os.environ["PATH"]})
+    with pytest.raises(ServerHopeless, match="is no folder"):
+        async with connect(ServerSettings("demo", way)):
+            pass
+
+
+async def test_an_unknown_tool_is_refused_in_the_servers_words() -> None:
+    async with connect(program("mcp_server")) as connection:
+        try:
+            said = text(await connection.call("nope", {}, 5))
+        except Refused as exc:
+            said = str(exc)
+        assert "nope" in said
+
+
+async def test_its_words_are_no_information_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with connect(program("mcp_server")) as connection:
+        await connection.call("broken", {}, 5)
+    assert "words on standard error" not in caplog.text
+    assert [r for r in caplog.records if r.name.startswith(("mcp", "client"))] == []
