@@ -375,7 +375,6 @@ class Config(Section):
 NOT_YET: dict[str, str] = {
     "sessions.reset": "session resets",
     "sessions.retention_days": "retention",
-    "memory.provider": "memory providers",
     "jobs": "jobs",
 }
 """Keys that are accepted already and whose feature comes with a later release. Setting one is

@@ -35,6 +35,10 @@ class PluginFacts(Protocol):
         """In one line."""
         ...
 
+    def memory(self) -> str:
+        """Which memory provider works; "": none is asked for."""
+        ...
+
     def engine(self) -> str:
         """Which context engine works; "": the built-in one, as configured."""
         ...
@@ -172,6 +176,8 @@ class SelfReport:
             facts["plugins"] = self._plugins.summary()
             if engine := self._plugins.engine():
                 facts["context engine"] = engine
+            if memory := self._plugins.memory():
+                facts["memory"] = memory
         if self._tool_servers is not None:
             facts["MCP servers"] = self._tool_servers.summary()
         remarks = self.remarks()

@@ -17,6 +17,7 @@ from agent.llm.offline import OfflineModel
 from agent.loop import TurnLoop
 from agent.media.pictures import PictureMaker
 from agent.memory.desk import NoteDesk
+from agent.memory.provider_companion import ProviderCompanion
 from agent.ports import LanguageModel
 from agent.prices import price_table
 from agent.prompt import system_prompt
@@ -31,6 +32,7 @@ from gateway.turns.micro import MicroDesk
 from gateway.windows.book import WindowBook, remembered_image_tokens
 from gateway.wiring.compaction import CompactorFactory
 from gateway.wiring.ground import Ground
+from gateway.wiring.memory import build_memory
 from gateway.wiring.models import known_window, loop_settings, tool_result_tokens
 from gateway.wiring.tools import build_tools
 
@@ -59,6 +61,8 @@ class Answering:
     compactors: CompactorCache
     tools: ToolRegistry
     notes: NoteDesk
+    memory: ProviderCompanion | None
+    """The configured provider of a plugin."""
     prompt: str
 
     def prefix_for(self, platform: str) -> SessionPrefix:
@@ -67,10 +71,12 @@ class Answering:
 
     def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What has to be told of the daemon's end, by name."""
-        keeper = self.factory.keeper
-        if keeper is None:
-            return []
-        return [("context engines", lambda: keeper.close(self.compactors.made()))]
+        told: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        if (keeper := self.factory.keeper) is not None:
+            told.append(("context engines", lambda: keeper.close(self.compactors.made())))
+        if self.memory is not None:
+            told.append(("memory provider", self.memory.close))
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ def build_answering(
         compactors,
         tools,
         notes,
+        build_memory(ground, tools, factory, notes),
         system_prompt(config.agent.system_prompt),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.auxiliary_client import USUAL_TASK, LoopSideModel, TaskSettings, install
@@ -15,6 +16,7 @@ from agent.context_compressor import ContextCompressor
 from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
 from agent.image_tokens import ImageTokens
+from agent.messages import Message
 from agent.model_metadata import Triggers, triggers_for
 from agent.ports import Clock, Compactor, IdSource
 from agent.store_ports import Store
@@ -87,6 +89,8 @@ class CompactorFactory:
         )
         self._rules = rules_of(config)
         self._micro_threads = DaemonThreads(MICRO_THREADS, name="micro")
+        self.to_keep: Callable[[str, list[Message]], Awaitable[str]] | None = None
+        """What the memory of a conversation wants a summary of these messages to keep."""
         self.micro_may_spend: Callable[[str], Awaitable[bool]] | None = None
         """May this owner's money be spent on micro-compaction now?"""
         install(self._side_model, tasks=side_tasks(config))
@@ -99,6 +103,9 @@ class CompactorFactory:
         """One conversation has learned the limit; the others shall not have to."""
         self._book.lower(tokens)
         self._window_changed()
+
+    async def _to_keep(self, conversation_id: str, messages: list[Message]) -> str:
+        return await self.to_keep(conversation_id, messages) if self.to_keep is not None else ""
 
     def triggers(self) -> Triggers:
         """The numbers in force."""
@@ -173,6 +180,7 @@ class CompactorFactory:
             ahead_model=self._side_model.on_account(conversation_id, "background"),
             image_tokens=self._image_tokens.of,
             on_result=self._metrics.compression_ended,
+            memory_text=partial(self._to_keep, conversation_id),
             native=NativeCompaction(
                 self._compacting, self._store, self._clock, protect_last_n=rules.protect_last_n
             ),

@@ -18,6 +18,8 @@ from gateway.wiring.ground import Ground
 def build_companions(ground: Ground, answering: Answering) -> Companions:
     """What changes least comes first."""
     each: list[TurnCompanion] = [NotesCompanion(ground.store)]
+    if answering.memory is not None:
+        each.append(answering.memory)
     if ground.plugins is not None:
         hooks = ground.plugins.gifts.companion
         hooks.engine_of = partial(_engine_of, answering.compactors)

@@ -24,6 +24,7 @@ from gateway.plugins.loading import PluginLoader
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.names import OUR_PLATFORMS, OUR_TOOLS
 from gateway.plugins.packages import in_packages, installed_entry_points, is_installed
+from gateway.plugins.providers import ProviderSource
 from gateway.plugins.report import Row, nobody_is_called_so, rows, summary
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
@@ -46,6 +47,7 @@ class Plugins:
     manager: PluginManager
     facade: Facade
     engines: EngineSource
+    providers: ProviderSource
     gifts: Gifts
     remarks: tuple[str, ...]
     """About the configuration and the façade: what no single plugin is to blame for."""
@@ -54,6 +56,7 @@ class Plugins:
         """What an operator should know, a line each."""
         return [
             *self.engines.troubles(),
+            *self.providers.troubles(),
             *self.manager.troubles(),
             *self.gifts.troubles(),
             *self.remarks,
@@ -62,6 +65,10 @@ class Plugins:
     def engine(self) -> str:
         """Which context engine works, in words; "": the built-in one, as configured."""
         return self.engines.summary()
+
+    def memory(self) -> str:
+        """Which memory provider works, in words; "": none is asked for."""
+        return self.providers.summary()
 
     def summary(self) -> str:
         """In one line."""
@@ -157,12 +164,16 @@ async def load_plugins(
         off = [PluginRecord(f, PluginState.NOT_ENABLED, house.off) for f in found]
         manager = PluginManager(off, off=house.off)
         engines = EngineSource(config.context.engine, manager, clock)
-        return Plugins(manager, house.facade, engines, await gifts_of(manager, engines, clock), ())
+        providers = ProviderSource(config.memory.provider, manager, clock)
+        gifts = await gifts_of(manager, engines, clock)
+        return Plugins(manager, house.facade, engines, providers, gifts, ())
     manager = PluginManager()
     remarks = await house.set_up(found, archive, manager)
     manager.take(await house.loader().load_all(found))
     remarks += nobody_is_called_so(manager.records, house.settings)
     engines = EngineSource(config.context.engine, manager, clock)
     await engines.prepare()
+    providers = ProviderSource(config.memory.provider, manager, clock)
+    await providers.prepare()
     gifts = await gifts_of(manager, engines, clock)
-    return Plugins(manager, house.facade, engines, gifts, tuple(remarks))
+    return Plugins(manager, house.facade, engines, providers, gifts, tuple(remarks))

@@ -1,0 +1,309 @@
+"""Owns what a memory provider of others hears and brings, turn by turn: one for a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.brought import named, split
+from agent.context_engine import sanitize_memory_context
+from agent.daemon_threads import DaemonThreads
+from agent.errors import ToolError
+from agent.memory.desk import Action
+from agent.memory.notes import Note
+from agent.memory.provider_host import ProviderHost, ProviderTrouble
+from agent.memory_provider import MemoryProvider
+from agent.messages import Message, Row, public
+from agent.ports import Clock
+from agent.turn_companions import Boundary, History, TurnFacts
+
+log = logging.getLogger(__name__)
+
+PREFETCH_SECONDS = 3.0
+"""So long a message waits for what its provider brings, whatever it does."""
+START_SECONDS = 30.0
+COMPRESS_SECONDS = 8.0
+TOOL_SECONDS = 110.0
+CLOSE_SECONDS = 5.0
+MAX_AWAKE = 128
+NAME = "memory"
+_ABOUT = "About this memory: "
+_REASONS = {"resume": "resume", "branch": "branch", "reset": "new_session", "undo": "undo"}
+
+Make = Callable[[], Awaitable[MemoryProvider | None]]
+
+
+@dataclass(slots=True, eq=False)
+class _Awake:
+    """The provider of one conversation."""
+
+    host: ProviderHost
+    session_id: str
+    turns: int = 0
+    told_about: str = ""
+    """The session that its block was brought into."""
+
+
+class ProviderCompanion:
+    """`agent.turn_companions.TurnCompanion` for an external provider."""
+
+    name = NAME
+    needs_session = True
+
+    def __init__(
+        self, provider_name: str, make: Make, clock: Clock, *, hermes_home: str, identity: str
+    ) -> None:
+        """``make`` gives an instance of its own; None: there is none to be had."""
+        self._provider_name = provider_name
+        self._make = make
+        self._clock = clock
+        self._about = {"hermes_home": hermes_home, "agent_identity": identity}
+        self._threads = DaemonThreads(MAX_AWAKE, name="memory provider")
+        self._starting: dict[str, asyncio.Task[_Awake | None]] = {}
+        self._awake: OrderedDict[str, _Awake] = OrderedDict()
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
+        """Calls that could not be made, since the start."""
+        return self._lost + sum(awake.host.lost for awake in self._awake.values())
+
+    # --- around a turn
+
+    async def before(self, facts: TurnFacts, history: History) -> str:
+        """Its block, where the session does not show it yet, and what it finds; in time or not."""
+        looking = asyncio.ensure_future(self._brought(facts, history))
+        deadline = asyncio.ensure_future(self._clock.sleep(PREFETCH_SECONDS))
+        try:
+            await asyncio.wait({looking, deadline}, return_when=asyncio.FIRST_COMPLETED)
+            if not looking.done():
+                log.warning("memory brought nothing in time", extra=self._extra)
+                return ""
+            return looking.result()
+        except ProviderTrouble:
+            return ""
+        finally:
+            deadline.cancel()
+            looking.cancel()
+
+    async def _brought(self, facts: TurnFacts, history: History) -> str:
+        awake = await self._of(facts)
+        if awake is None:
+            return ""
+        host = awake.host
+        self._follow(awake, facts)
+        awake.turns += 1
+        host.tell(
+            "on_turn_start", awake.turns, facts.user_text,
+            model=facts.model, platform=facts.platform, session_id=facts.session_id,
+        )  # fmt: skip
+        block = await self._block(awake, facts, history)
+        found = ""
+        if host.has("prefetch"):
+            found = await host.ask(
+                "prefetch", facts.user_text, session_id=facts.session_id, seconds=PREFETCH_SECONDS
+            )
+        found = sanitize_memory_context(found) if isinstance(found, str) else ""
+        return "\n\n".join(filter(None, (block, found.strip())))
+
+    def _follow(self, awake: _Awake, facts: TurnFacts) -> None:
+        """Since its last call the conversation may have been compressed, or turned back."""
+        if awake.session_id != facts.session_id:
+            old, awake.session_id = awake.session_id, facts.session_id
+            self._switched(awake, old, reason="compression")
+        if facts.is_retry:
+            self._switched(awake, facts.session_id, reason="retry", rewound=True)
+
+    @staticmethod
+    def _switched(
+        awake: _Awake, old: str, *, reason: str, reset: bool = False, rewound: bool = False
+    ) -> None:
+        awake.host.tell(
+            "on_session_switch", awake.session_id,
+            parent_session_id=old, reset=reset, rewound=rewound, reason=reason,
+        )  # fmt: skip
+
+    async def _block(self, awake: _Awake, facts: TurnFacts, history: History) -> str:
+        if awake.told_about == facts.session_id or not awake.host.has("system_prompt_block"):
+            return ""
+        if not facts.is_first_turn and shows_block(await history()):
+            awake.told_about = facts.session_id
+            return ""
+        block = await awake.host.ask("system_prompt_block", seconds=PREFETCH_SECONDS)
+        awake.told_about = facts.session_id
+        text = sanitize_memory_context(block).strip() if isinstance(block, str) else ""
+        return f"{_ABOUT}{text}" if text else ""
+
+    async def after(
+        self,
+        facts: TurnFacts,
+        answer: str,
+        history: History,
+        *,
+        completed: bool,
+        interrupted: bool,
+    ) -> None:
+        """What was said and answered, for it to keep."""
+        awake = self._awake.get(facts.conversation_id)
+        if awake is None or not completed:
+            return
+        if awake.session_id != facts.session_id:
+            old, awake.session_id = awake.session_id, facts.session_id
+            self._switched(awake, old, reason="compression")
+        keywords: dict[str, Any] = {"session_id": facts.session_id}
+        if awake.host.has("sync_turn") and awake.host.takes("sync_turn", "messages"):
+            keywords["messages"] = as_given(await history())
+        awake.host.tell("sync_turn", facts.user_text, answer, **keywords)
+        awake.host.tell("queue_prefetch", facts.user_text, session_id=facts.session_id)
+
+    # --- around a conversation
+
+    async def crossed(self, boundary: Boundary, history: History) -> None:
+        """It goes along where its place is led."""
+        awake = self._awake.get(boundary.old_conversation_id)
+        if awake is None:
+            return
+        if boundary.reason == "reset" and awake.host.has("on_session_end"):
+            awake.host.tell("on_session_end", as_given(await history()))
+        if boundary.new_conversation_id != boundary.old_conversation_id:
+            if boundary.new_conversation_id in self._awake:
+                return  # that conversation has one of its own
+            self._awake[boundary.new_conversation_id] = self._awake.pop(
+                boundary.old_conversation_id
+            )
+        old, awake.session_id = awake.session_id, boundary.new_session_id
+        self._switched(
+            awake,
+            old,
+            reason=_REASONS[boundary.reason],
+            reset=boundary.reason == "reset",
+            rewound=boundary.reason == "undo",
+        )
+
+    async def to_keep(self, conversation_id: str, messages: list[Message]) -> str:
+        """What a summary of these messages shall keep (`on_pre_compress`)."""
+        awake = self._awake.get(conversation_id)
+        if awake is None or not awake.host.has("on_pre_compress"):
+            return ""
+        given = [dict(message) for message in messages]
+        try:
+            text = await awake.host.ask("on_pre_compress", given, seconds=COMPRESS_SECONDS)
+        except ProviderTrouble:
+            return ""
+        return text if isinstance(text, str) else ""
+
+    def written(self, action: Action, conversation_id: str, note: Note) -> None:
+        """As `agent.memory.desk.Mirror`: our notes are told to it as well."""
+        awake = self._awake.get(conversation_id)
+        if awake is not None:
+            awake.host.tell(
+                "on_memory_write", action, "memory", note.text,
+                metadata={"note": note.id, "owner": note.owner, "session_id": awake.session_id},
+            )  # fmt: skip
+
+    async def call_tool(self, conversation_id: str, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run one of its tools.
+
+        Raises:
+            ToolError: it is not awake, failed or was late.
+        """
+        awake = self._awake.get(conversation_id)
+        if awake is None:
+            raise ToolError("the memory is not available at the moment; go on without it")
+        try:
+            result = await awake.host.ask(
+                "handle_tool_call", name, dict(arguments), seconds=TOOL_SECONDS
+            )
+        except ProviderTrouble as trouble:
+            raise ToolError(str(trouble)) from trouble
+        return result if isinstance(result, str) else repr(result)
+
+    async def close(self) -> None:
+        """The daemon goes down: each may finish what is queued, all in the same few seconds."""
+        for task in self._starting.values():
+            task.cancel()
+        hosts = [awake.host for awake in self._awake.values()]
+        for host in hosts:
+            host.tell("shutdown")
+        done = await asyncio.gather(*(host.quiet(CLOSE_SECONDS) for host in hosts))
+        if not all(done):
+            log.error("memory is not quiet", extra={**self._extra, "late": done.count(False)})
+        for host in hosts:
+            host.drop()
+
+    # --- waking
+
+    async def _of(self, facts: TurnFacts) -> _Awake | None:
+        """The conversation's provider, made and started if it is missing."""
+        conversation_id = facts.conversation_id
+        awake = self._awake.get(conversation_id)
+        if awake is not None:
+            self._awake.move_to_end(conversation_id)
+            return awake
+        starting = self._starting.get(conversation_id)
+        if starting is None:
+            starting = asyncio.get_running_loop().create_task(self._start(facts))
+            self._starting[conversation_id] = starting
+            starting.add_done_callback(lambda _: self._starting.pop(conversation_id, None))
+        # A message that does not wait any more does not end what the next one will need.
+        return await asyncio.shield(starting)
+
+    async def _start(self, facts: TurnFacts) -> _Awake | None:
+        provider = await self._make()
+        if provider is None:
+            return None
+        host = ProviderHost(provider, self._provider_name, self._threads, self._clock)
+        try:
+            await host.ask(
+                "initialize", facts.session_id, **self._known(facts), seconds=START_SECONDS
+            )
+        except ProviderTrouble:
+            log.exception("memory did not start", extra=self._extra)
+            return None
+        awake = self._awake[facts.conversation_id] = _Awake(host, facts.session_id)
+        while len(self._awake) > MAX_AWAKE:
+            _, longest_unused = self._awake.popitem(last=False)
+            self._lost += longest_unused.host.lost
+            longest_unused.host.tell("shutdown")
+        return awake
+
+    def _known(self, facts: TurnFacts) -> dict[str, Any]:
+        known = {
+            "session_title": facts.title,
+            "user_id": facts.user_id,
+            "user_name": facts.user_name,
+            "chat_id": facts.chat_id,
+            "chat_name": facts.chat_name,
+            "chat_type": facts.chat_type,
+            "thread_id": facts.thread_id,
+        }
+        return {
+            **self._about,
+            "platform": facts.platform,
+            "agent_context": "primary",
+            "agent_workspace": self._about["agent_identity"],
+            "gateway_session_key": facts.session_key,
+            **{name: value for name, value in known.items() if value},
+        }
+
+    @property
+    def _extra(self) -> dict[str, str]:
+        return {"provider": self._provider_name}
+
+
+def as_given(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Messages as a provider gets them: as they were said, its own copies."""
+    return [dict(public(row.message)) for row in rows]
+
+
+def shows_block(rows: Sequence[Row]) -> bool:
+    """Does this list show what the provider says of itself?"""
+    return any(
+        f"\n{_ABOUT}" in named(split(row.wire_content)[0], NAME)
+        for row in rows
+        if row.message["role"] == "user" and row.wire_content is not None
+    )
