@@ -136,6 +136,7 @@ class _Chain:
                 outcome = given if step.then is None else step.then(given)
             except BaseException as exc:  # noqa: BLE001  (of others: SystemExit as well)
                 problem, outcome = exc, Raised(f"{step.callee.what} raised {type(exc).__name__}")
+                outcome.__cause__ = exc
             with self._lock:
                 if self._left:
                     step.callee.came_back()
@@ -202,7 +203,7 @@ class PluginCalls:
             raise TookTooLong(f"{callee.what} took longer than {seconds:g} s")
         given = outcomes[0][1]
         if isinstance(given, Raised):
-            raise given
+            raise given from given.__cause__
         return given
 
     async def each(

@@ -85,6 +85,8 @@ class Collected:
     """(name, callback), in the order of registration."""
     skills: list[PluginSkill] = field(default_factory=list)
     platforms: list[PluginPlatform] = field(default_factory=list)
+    transcribers: list[Any] = field(default_factory=list)
+    """Whoever can make words of recordings: has a ``transcribe(path)``."""
     refused: list[str] = field(default_factory=list)
     """What was not taken, and why: a line each, for the operator."""
     without_effect: list[str] = field(default_factory=list)
@@ -104,4 +106,5 @@ class Collected:
         found += [f"hook {name}" for name in dict.fromkeys(name for name, _ in self.hooks)]
         found += [f"skill {skill.name}" for skill in self.skills]
         found += [f"platform {platform.name}" for platform in self.platforms]
+        found += ["transcription"] * bool(self.transcribers)
         return found

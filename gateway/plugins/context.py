@@ -20,7 +20,7 @@ from gateway.plugins.collected import (
 from gateway.plugins.discovery import Found
 from gateway.plugins.llm import PluginLlm
 from gateway.plugins.manifest import Manifest
-from gateway.plugins.names import command_name, is_engine_name, is_tool_name
+from gateway.plugins.names import command_name, is_engine_name, is_tool_name, shown, type_of
 from gateway.plugins.settings import PluginSettings, setting
 from gateway.plugins.taken import Sort, TakenNames
 
@@ -36,7 +36,6 @@ WITHOUT_EFFECT = frozenset(
         "register_web_search_provider",
         "register_browser_provider",
         "register_tts_provider",
-        "register_transcription_provider",
         "register_dashboard_auth_provider",
         "register_secret_source",
         "register_slack_action_handler",
@@ -69,13 +68,13 @@ class PluginContext:
             return
         if not isinstance(engine, ContextEngine):
             self._refuse(
-                f"context engine {_type_of(engine)} is no agent.context_engine.ContextEngine"
+                f"context engine {type_of(engine)} is no agent.context_engine.ContextEngine"
             )
         elif self._collected.engine is not None:
             self._refuse("a second context engine: one plugin can offer one")
         elif not is_engine_name(name := engine.name):
             self._refuse(
-                f"context engine {_shown(name)}: a name is made of a-z, 0-9, _ and -, and not ours"
+                f"context engine {shown(name)}: a name is made of a-z, 0-9, _ and -, and not ours"
             )
         else:
             self._collected.engine, self._collected.engine_name = engine, name
@@ -86,7 +85,7 @@ class PluginContext:
             return
         if not isinstance(provider, MemoryProvider):
             self._refuse(
-                f"memory provider {_type_of(provider)} is no agent.memory_provider.MemoryProvider"
+                f"memory provider {type_of(provider)} is no agent.memory_provider.MemoryProvider"
             )
         elif self._collected.memory_provider is not None:
             self._refuse("a second memory provider: one plugin can offer one")
@@ -111,12 +110,12 @@ class PluginContext:
         **ignored: Any,
     ) -> None:
         """Offer a tool to the model. Ours keep their names, unless the operator allowed it."""
-        if not self._open(f"tool {_shown(name)}"):
+        if not self._open(f"tool {shown(name)}"):
             return
         described = _function_of(schema)
         if not is_tool_name(name):
             self._refuse(
-                f"tool {_shown(name)}: a name is made of A-Z, a-z, 0-9, _ and -, 64 at most"
+                f"tool {shown(name)}: a name is made of A-Z, a-z, 0-9, _ and -, 64 at most"
             )
         elif not callable(handler):
             self._refuse(f"tool {name} has no handler")
@@ -163,12 +162,12 @@ class PluginContext:
         **ignored: Any,
     ) -> None:
         """Offer a slash command; ours keep their names."""
-        if not self._open(f"command {_shown(name)}"):
+        if not self._open(f"command {shown(name)}"):
             return
         plain = command_name(name)
         if plain is None:
             self._refuse(
-                f"command {_shown(name)}: a name begins with a-z and has a-z, 0-9, _, -; 32 at most"
+                f"command {shown(name)}: a name begins with a-z and has a-z, 0-9, _, -; 32 at most"
             )
         elif not callable(handler):
             self._refuse(f"command /{plain} has no handler")
@@ -189,19 +188,19 @@ class PluginContext:
 
     def register_hook(self, hook_name: Any, callback: Any) -> None:
         """Be called at a point of each turn. Unknown points are kept: they are never reached."""
-        if not self._open(f"hook {_shown(hook_name)}"):
+        if not self._open(f"hook {shown(hook_name)}"):
             return
         if not isinstance(hook_name, str) or not callable(callback):
-            self._refuse(f"hook {_shown(hook_name)}: it needs a name and something to call")
+            self._refuse(f"hook {shown(hook_name)}: it needs a name and something to call")
             return
         self._collected.hooks.append((hook_name, callback))
 
     def register_skill(self, name: Any, path: Any, description: str = "", **ignored: Any) -> None:
         """Bring a file of instructions along."""
-        if not self._open(f"skill {_shown(name)}"):
+        if not self._open(f"skill {shown(name)}"):
             return
         if not isinstance(name, str) or not isinstance(path, str | Path):
-            self._refuse(f"skill {_shown(name)}: it needs a name and a file")
+            self._refuse(f"skill {shown(name)}: it needs a name and a file")
         elif self._may_have("skill", name):
             self._collected.skills.append(
                 PluginSkill(name, Path(path), str(description or ""), self.manifest.key)
@@ -215,17 +214,26 @@ class PluginContext:
         **more: Any,
     ) -> None:
         """Bring a chat platform along."""
-        if not self._open(f"platform {_shown(name)}"):
+        if not self._open(f"platform {shown(name)}"):
             return
         plain = command_name(name)
         if plain is None or not callable(adapter_factory):
-            self._refuse(f"platform {_shown(name)}: it needs a plain name and an adapter_factory")
+            self._refuse(f"platform {shown(name)}: it needs a plain name and an adapter_factory")
         elif self._taken.is_ours("platform", plain):
             self._refuse(f"platform {plain}: that is one of ours")
         elif self._may_have("platform", plain):
             self._collected.platforms.append(
                 PluginPlatform(plain, str(label or plain), adapter_factory, more, self.manifest.key)
             )
+
+    def register_transcription_provider(self, provider: Any, **ignored: Any) -> None:
+        """Hear voice messages: ``provider.transcribe(path)``."""
+        if not self._open("a transcription provider"):
+            return
+        if not callable(getattr(provider, "transcribe", None)):
+            self._refuse(f"transcription provider {type_of(provider)} has no transcribe(path)")
+        else:
+            self._collected.transcribers.append(provider)
 
     # --- what it can ask ------------------------------------------------------------------------
 
@@ -264,8 +272,8 @@ class PluginContext:
     def _may_have(self, sort: Sort, name: str) -> bool:
         other = self._taken.take(sort, name, self.manifest.key)
         if other is not None:
-            shown = f"/{name}" if sort == "command" else name if is_tool_name(name) else repr(name)
-            self._refuse(f"{sort} {shown[:80]}: plugin {other} has that name already")
+            called = f"/{name}" if sort == "command" else name if is_tool_name(name) else repr(name)
+            self._refuse(f"{sort} {called[:80]}: plugin {other} has that name already")
         return other is None
 
     def _refuse(self, what: str) -> None:
@@ -290,12 +298,3 @@ def _function_of(schema: Any) -> Mapping[str, Any] | None:
     inner = schema.get("function")
     bare = inner if isinstance(inner, Mapping) else schema
     return bare if isinstance(bare.get("parameters"), Mapping | None) else None
-
-
-def _type_of(value: Any) -> str:
-    name = value.__name__ if isinstance(value, type) else type(value).__name__
-    return _shown(name)
-
-
-def _shown(name: Any) -> str:
-    return repr(name)[:80] if isinstance(name, str) else f"of type {type(name).__name__}"

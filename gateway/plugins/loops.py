@@ -45,4 +45,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as exc:  # SystemExit would end the loop, for all calls of the plugin
+        raise RuntimeError(f"it raised {type(exc).__name__}") from exc

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from gateway.plugins.collected import (
     Collected,
@@ -116,6 +117,16 @@ class PluginManager:
     def platforms(self) -> list[PluginPlatform]:
         """All platforms of loaded plugins."""
         return [platform for given in self._loaded() for platform in given.platforms]
+
+    @property
+    def transcribers(self) -> list[tuple[str, Any]]:
+        """(plugin, what hears) of loaded plugins; the first one is asked."""
+        return [
+            (record.key, each)
+            for record in self.records
+            if record.loaded and record.collected is not None
+            for each in record.collected.transcribers
+        ]
 
     def engine(self, name: str) -> PluginRecord | None:
         """The loaded plugin whose context engine is selected by this name.

@@ -68,3 +68,13 @@ def same_section(name: str) -> str:
 def listed(names: Iterable[str], among: Iterable[str]) -> bool:
     """Does a list of the configuration name a plugin that goes by any of ``names``?"""
     return not set(names).isdisjoint(among)
+
+
+def shown(name: object) -> str:
+    """A name that may be anything, for a line to the operator."""
+    return repr(name)[:80] if isinstance(name, str) else f"of type {type(name).__name__}"
+
+
+def type_of(value: object) -> str:
+    """The name of its class, or its own if it is one."""
+    return shown(value.__name__ if isinstance(value, type) else type(value).__name__)

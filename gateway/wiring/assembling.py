@@ -101,8 +101,7 @@ async def build_daemon(
         store: Store = decorate_store(opened) if decorate_store else opened
         files = kept_files(around.home, opened)
         plugins = await _plugins(config, around, clock, store)
-        foreign = plugins.gifts.commands if plugins is not None else {}
-        platforms = await build_platforms(config, around, clock, store, files, foreign)
+        platforms = await build_platforms(config, around, clock, store, files, plugins)
         model = build_model(config, around.secrets, clock, PictureLoader(files))
         return assemble(
             config,
@@ -153,11 +152,15 @@ def assemble(
     serving: dict[str, Platform] = dict(platforms)
     outward = build_outward(ground, serving, works=lambda name: _works(supervisor, name))
     enclosures = Enclosures(
-        serving, attachments, clock, pictures=pictures, transcriber=around.transcriber
+        serving,
+        attachments,
+        clock,
+        pictures=pictures,
+        transcriber=ground.transcriber,
     )
     companions = build_companions(ground, answering)
     turns = build_turns(ground, answering, books, background, outward, enclosures, companions)
-    policies = build_policies(config, {*platforms, CONSOLE})
+    policies = {**build_policies(config, {*platforms, CONSOLE}), **ground.foreign_policies}
     restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
     inward = build_inward(
         ground, answering, books, outward, turns, policies, report, restarts, companions
@@ -208,17 +211,13 @@ def assemble(
             restarts=restarts,
             approvals=outward.approvals,
             plugin_rows=plugins.rows if plugins is not None else None,
-            let_go=[*answering.let_go(), *_told_of_the_end(plugins), *let_go_of_servers(mcp)],
+            let_go=[*answering.let_go(), *ground.let_go(), *let_go_of_servers(mcp)],
             beside=[
                 *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
                 *([mcp.start] if mcp is not None else []),
             ],
         )
     )
-
-
-def _told_of_the_end(plugins: Plugins | None) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
-    return [("hooks of plugins", plugins.gifts.companion.close)] if plugins is not None else []
 
 
 async def _plugins(

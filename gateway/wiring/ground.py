@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from agent.media.transcription import Transcriber
 from agent.ports import Clock, IdSource
 from agent.store_ports import Store
 from gateway.config.environment import local_zone
 from gateway.config.models import Config
+from gateway.intake.access import PlatformPolicy
 from gateway.wiring.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -28,6 +31,21 @@ class Ground:
     store: Store
     plugins: Plugins | None = None
     """None: the configuration asks for none."""
+
+    @property
+    def transcriber(self) -> Transcriber | None:
+        """Whoever hears voice messages; None: nobody does."""
+        brought = self.plugins.gifts.transcriber if self.plugins is not None else None
+        return self.around.transcriber or brought
+
+    @property
+    def foreign_policies(self) -> Mapping[str, PlatformPolicy]:
+        """Who may talk on the platforms of plugins."""
+        return self.plugins.gifts.foreign.policies if self.plugins is not None else {}
+
+    def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What of plugins has to be told of the daemon's end, by name."""
+        return self.plugins.let_go() if self.plugins is not None else []
 
     @property
     def zone(self) -> tzinfo:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
-from gateway.commands.contract import Command
 from gateway.commands.menu import entries
-from gateway.commands.registry import ALIASES, COMMANDS, NO_OTHERS
+from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config, WhoMayCommand
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -19,6 +19,9 @@ from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.console.convert import USER_ID
 from gateway.platforms.contract import Platform
 from gateway.wiring.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from gateway.wiring.plugins import Plugins
 
 
 def check_platforms(config: Config, around: Surroundings) -> None:
@@ -32,7 +35,8 @@ def check_platforms(config: Config, around: Surroundings) -> None:
     problems = missing_tokens(config, around.secrets) + odd_secrets(around.secrets)
     if problems:
         raise ConfigError(problems)
-    if around.console is None and not enabled_platforms(config, around.secrets):
+    mute = around.console is None and not config.plugins.enabled  # one may bring a platform
+    if mute and not enabled_platforms(config, around.secrets):
         raise ConfigError(
             [
                 "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use "
@@ -54,16 +58,17 @@ async def build_platforms(
     clock: Clock,
     store: Store,
     attachments: Attachments,
-    foreign: Mapping[str, Command] = NO_OTHERS,
+    plugins: Plugins | None = None,
 ) -> dict[str, Platform]:
     """The chat platforms by name; their SDKs are only imported where they are on.
 
-    ``foreign``: commands of plugins, for the menus.
+    ``plugins``: their commands are in the menus, their platforms beside ours.
     """
     platforms: dict[str, Platform] = {}
     secrets = around.secrets
     if around.only_console:
         return platforms
+    foreign = plugins.gifts.commands if plugins is not None else {}
     menu = entries({**COMMANDS, **foreign}, ALIASES)
     enabled = enabled_platforms(config, secrets)
     if "telegram" in enabled and secrets.telegram_bot_token:
@@ -111,7 +116,7 @@ async def build_platforms(
             menu=menu,
             remembered=store,
         )
-    return platforms
+    return {**platforms, **(plugins.gifts.foreign.platforms if plugins is not None else {})}
 
 
 def pairing_platforms(config: Config) -> frozenset[str]:
@@ -132,7 +137,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=telegram.require_mention,
             group_sessions_per_user=telegram.group_sessions_per_user,
-            commands=_command_rules(telegram),
+            commands=command_rules(telegram),
             pairing=telegram.pairing,
         ),
         "discord": PlatformPolicy(
@@ -144,7 +149,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
             ),
             require_mention=discord.require_mention,
             group_sessions_per_user=discord.group_sessions_per_user,
-            commands=_command_rules(discord),
+            commands=command_rules(discord),
             pairing=discord.pairing,
         ),
         # Whoever can write to the process's input, or to its socket, owns the server.
@@ -155,7 +160,7 @@ def build_policies(config: Config, names: set[str]) -> dict[str, PlatformPolicy]
     return {name: policy for name, policy in policies.items() if name in names}
 
 
-def _command_rules(section: WhoMayCommand) -> CommandRules:
+def command_rules(section: WhoMayCommand) -> CommandRules:
     """Names may be written with their slash."""
 
     def scope(admins: Iterable[str], names: Iterable[str]) -> Scope:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -73,6 +73,10 @@ class Plugins:
     def summary(self) -> str:
         """In one line."""
         return summary(self.manager.records, self.manager.off)
+
+    def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """What has to be told of the daemon's end, by name."""
+        return [("hooks of plugins", self.gifts.companion.close)]
 
     def rows(self) -> list[Row]:
         """For `posthouse plugins list`."""
@@ -165,7 +169,7 @@ async def load_plugins(
         manager = PluginManager(off, off=house.off)
         engines = EngineSource(config.context.engine, manager, clock)
         providers = ProviderSource(config.memory.provider, manager, clock)
-        gifts = await gifts_of(manager, engines, clock)
+        gifts = await gifts_of(manager, engines, house.settings, clock)
         return Plugins(manager, house.facade, engines, providers, gifts, ())
     manager = PluginManager()
     remarks = await house.set_up(found, archive, manager)
@@ -175,5 +179,5 @@ async def load_plugins(
     await engines.prepare()
     providers = ProviderSource(config.memory.provider, manager, clock)
     await providers.prepare()
-    gifts = await gifts_of(manager, engines, clock)
+    gifts = await gifts_of(manager, engines, house.settings, clock)
     return Plugins(manager, house.facade, engines, providers, gifts, tuple(remarks))
