@@ -47,6 +47,12 @@ class OtherPeoples:
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         return dict(zip(names, rows, strict=True))
 
+    def talked(self) -> dict[str, Any]:
+        """What came of a whole conversation with a memory provider."""
+        done = self._run([sys.executable, "-m", "tests.real_plugins.talking", str(self.home)])
+        assert done.returncode == 0, done.stderr[-4000:]
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
     def posthouse(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command, as a person gives it."""
         return self._run([sys.executable, "-m", "gateway.cli.main", *arguments])

@@ -36,6 +36,19 @@ def test_every_memory_provider_of_the_host_loads(other_peoples: OtherPeoples) ->
     assert found["honcho"]["settings"]
 
 
+def test_a_provider_of_the_host_works_over_compressions_and_a_restart(
+    other_peoples: OtherPeoples,
+) -> None:
+    said = other_peoples.talked()
+    assert said["kept"] == ["kept"]
+    assert len(set(said["sessions"])) == 3, said
+    assert said["works"].startswith("holographic (plugin ")
+    assert {"fact_store", "remember"} <= set(said["tools"])
+    assert "Darjeeling" in said["brought"]
+    assert said["said"] == "Which tea does Ada drink?"
+    assert said["rejected"] == []
+
+
 def test_an_engine_from_a_package_loads_and_compresses(other_peoples: OtherPeoples) -> None:
     said = other_peoples.loaded("llmslim")["llmslim"]
     assert said["state"] == "loaded", said
