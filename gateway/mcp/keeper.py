@@ -23,6 +23,7 @@ from agent.tools.mcp.nouns import (
     ServerHopeless,
     ServerSettings,
 )
+from gateway.logs import Redactor
 from gateway.pauses import backoff_seconds
 from gateway.tasks import wait_all
 
@@ -77,6 +78,7 @@ class ServerKeeper:
     ) -> None:
         """``on_listing`` is told what the server offers, whenever it was asked."""
         self.server = server
+        self._hidden = Redactor(server.secrets)
         self.status = ServerStatus(ServerState.STARTING)
         self._connect = connect
         self._clock = clock
@@ -211,12 +213,12 @@ class ServerKeeper:
         return self._connection
 
     def _set(self, state: ServerState, reason: str) -> None:
-        before, self.status = self.status, ServerStatus(state, reason)
+        before, self.status = self.status, ServerStatus(state, self._hidden(reason))
         self._moved.set()
         if before == self.status:
             return
         log.log(
             logging.INFO if state is ServerState.RUNNING else logging.WARNING,
             "mcp server state",
-            extra={"server": self.server.name, "state": state.value, "reason": reason},
+            extra={"server": self.server.name, "state": state.value, "reason": self.status.reason},
         )

@@ -112,6 +112,7 @@ def _settings(
         timeout_seconds=server.timeout_seconds,
         approve=frozenset(server.approve) if isinstance(server.approve, list) else server.approve,
         only=None if server.tools is None else frozenset(server.tools),
+        secrets=(*server.secrets(), *(values[name] for name in server.references())),
     )
 
 

@@ -119,6 +119,9 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["http"]:
         serve_http()
     else:
+        if note := os.environ.get("DEMO_PID_FILE"):
+            with open(note, "a") as file:
+                file.write(f"{os.getpid()}\n")
         print("a greeting, where only the protocol belongs", flush=True)
         print("words on standard error", file=sys.stderr, flush=True)
         demo().run("stdio")

@@ -58,6 +58,8 @@ class ServerSettings:
     """A set: before calls of these tools."""
     only: frozenset[str] | None = None
     """The tools that may be used, by the server's own names; None: all."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What must not be repeated of its own words about itself."""
 
 
 @dataclass(frozen=True, slots=True)
