@@ -29,7 +29,13 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
         "something else answers in the server's place: a proxy, or a network that wants a sign-in",
     ),
     (
-        ("connection attempts failed", "connection refused", "unreachable", "no route"),
+        (
+            "connection attempts failed",
+            "connect call failed",
+            "connection refused",
+            "unreachable",
+            "no route",
+        ),
         "no connection: is the network up?",
     ),
     (("timed out", "no complete answer"), "no answer in time"),

@@ -406,7 +406,7 @@ async def test_discord_is_down_at_start_and_comes_back(server: DiscordServer) ->
     await server.stop()
     platform = make(server)
     for _ in range(3):
-        with pytest.raises(PlatformUnavailable):
+        with pytest.raises(PlatformUnavailable, match="is the network up"):
             await platform.run(RecordingIntake(), Reports())
     await server.start()
     async with running(platform, RecordingIntake()):

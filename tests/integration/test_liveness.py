@@ -236,6 +236,8 @@ async def test_what_is_wrong_at_the_start_is_said_and_tried_for_ever(kind: str, 
          "(_ssl.c:1006)", "clock"),
         ("certificate verify failed: certificate has expired", "clock"),
         ("certificate verify failed: self-signed certificate", "not trusted"),
+        ("ClientConnectorError: Cannot connect to host 127.0.0.1:9 ssl:default [Connect call "
+         "failed ('127.0.0.1', 9)]", "is the network up?"),
         ("HTTP status 502, but no JSON", "in trouble"),
         ("HTTP status 200, but no JSON", "sign-in"),
         ("Bad Gateway", "in trouble"),

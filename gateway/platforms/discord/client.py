@@ -25,6 +25,7 @@ from gateway.platforms.discord.sdk import build_bot, load_sdk
 from gateway.platforms.discord.settings import DiscordSettings
 from gateway.platforms.discord.starts import SessionStarts
 from gateway.platforms.discord.wire import Wire, WireEvent
+from gateway.platforms.troubles import in_words
 
 if TYPE_CHECKING:
     import discord
@@ -266,7 +267,7 @@ class DiscordClient:
                 f"discord: {shown(exc)}", retry_after_seconds=exc.retry_after
             ) from exc
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
-            raise PlatformUnavailable(f"discord: {shown(exc)}") from exc
+            raise PlatformUnavailable(f"discord: {in_words(shown(exc))}") from exc
         except Exception as exc:  # the SDK got something that it can not read
             unconnected: Any = self._bot.ws
             if self._logged_in and unconnected is None and self._wire.passed_last is None:
