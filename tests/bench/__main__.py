@@ -26,6 +26,8 @@ BENCHES = (
     "recall",
     "simulation",
     "plugins",
+    "engine",
+    "memory",
 )
 
 
