@@ -40,24 +40,23 @@ class OtherPeoples:
 
     def loaded(self, *names: str) -> dict[str, dict[str, Any]]:
         """What became of each, by its name."""
-        done = self._run(
-            [sys.executable, "-m", "tests.real_plugins.driver", str(self.home), *names]
-        )
+        done = self.run([sys.executable, "-m", "tests.real_plugins.driver", str(self.home), *names])
         assert done.returncode == 0, done.stderr[-4000:]
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         return dict(zip(names, rows, strict=True))
 
     def talked(self) -> dict[str, Any]:
         """What came of a whole conversation with a memory provider."""
-        done = self._run([sys.executable, "-m", "tests.real_plugins.talking", str(self.home)])
+        done = self.run([sys.executable, "-m", "tests.real_plugins.talking", str(self.home)])
         assert done.returncode == 0, done.stderr[-4000:]
         return dict(json.loads(done.stdout.splitlines()[-1]))
 
     def posthouse(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command, as a person gives it."""
-        return self._run([sys.executable, "-m", "gateway.cli.main", *arguments])
+        return self.run([sys.executable, "-m", "gateway.cli.main", *arguments])
 
-    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """A process with this home, and the plugins on its path."""
         return subprocess.run(
             command,
             cwd=ROOT,
