@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "list" if arguments.json:
             out(json.dumps(answer, ensure_ascii=False))
         case "list":
-            out(_listing(answer))
+            out(_listing(answer, is_on=config.telegram.pairing or config.discord.pairing))
         case "approve":
             out(_approved(answer))
         case _:
@@ -72,7 +72,7 @@ def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, 
 # --- what is printed ----------------------------------------------------------------------------
 
 
-def _listing(answer: Mapping[str, Any]) -> str:
+def _listing(answer: Mapping[str, Any], *, is_on: bool) -> str:
     blocks = [
         _table("ASKS SINCE", answer["requests"], "asked_at")
         if answer["requests"]
@@ -83,6 +83,11 @@ def _listing(answer: Mapping[str, Any]) -> str:
     ]
     idle = sorted({p["platform"] for p in answer["paired"] if not p["in_force"]})
     blocks += [f"{name}.pairing is off, so its codes let nobody in" for name in idle]
+    if not is_on and not idle:
+        blocks.append(
+            "pairing is off: set telegram.pairing or discord.pairing to true in config.yaml, then "
+            "strangers can ask"
+        )
     if answer["locked_until"] is not None:
         blocks.append(_locked(answer["locked_until"]))
     return "\n\n".join(blocks)

@@ -72,6 +72,8 @@ def test_without_a_daemon(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_where_pairing_is_off_it_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "state.db").touch()
+    assert "pairing is off: set telegram.pairing or" in pair(capsys, "list")[1]
     asyncio.run(ask(home))
     _, out, _ = pair(capsys, "approve", CODE)
     assert "but telegram.pairing is off" in out
