@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TextIO
 
+from gateway.log_flood import FloodGate
+
 _WORK: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
     "work", default=MappingProxyType({})
 )
@@ -110,6 +112,7 @@ def set_up(
         style = "journal" if env.get("JOURNAL_STREAM") else "plain"
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(_Formatter(style, Redactor(secrets)))
+    handler.addFilter(FloodGate())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
