@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.brought import named, split
 from agent.context_engine import sanitize_memory_context
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ToolError
 from agent.memory.desk import Action
 from agent.memory.notes import Note
 from agent.memory.provider_host import ProviderHost, ProviderTrouble
+from agent.memory.provider_words import ABOUT, NAME, as_given, known_at_start, shows_block
 from agent.memory_provider import MemoryProvider
-from agent.messages import Message, Row, public
+from agent.messages import Message
 from agent.ports import Clock
 from agent.turn_companions import Boundary, History, TurnFacts
 
@@ -30,8 +30,6 @@ COMPRESS_SECONDS = 8.0
 TOOL_SECONDS = 110.0
 CLOSE_SECONDS = 5.0
 MAX_AWAKE = 128
-NAME = "memory"
-_ABOUT = "About this memory: "
 _REASONS = {"resume": "resume", "branch": "branch", "reset": "new_session", "undo": "undo"}
 
 Make = Callable[[], Awaitable[MemoryProvider | None]]
@@ -61,7 +59,7 @@ class ProviderCompanion:
         self._provider_name = provider_name
         self._make = make
         self._clock = clock
-        self._about = {"hermes_home": hermes_home, "agent_identity": identity}
+        self._hermes_home, self._identity = hermes_home, identity
         self._threads = DaemonThreads(MAX_AWAKE, name="memory provider")
         self._starting: dict[str, asyncio.Task[_Awake | None]] = {}
         self._awake: OrderedDict[str, _Awake] = OrderedDict()
@@ -136,7 +134,7 @@ class ProviderCompanion:
         block = await awake.host.ask("system_prompt_block", seconds=PREFETCH_SECONDS)
         awake.told_about = facts.session_id
         text = sanitize_memory_context(block).strip() if isinstance(block, str) else ""
-        return f"{_ABOUT}{text}" if text else ""
+        return f"{ABOUT}{text}" if text else ""
 
     async def after(
         self,
@@ -259,7 +257,10 @@ class ProviderCompanion:
         host = ProviderHost(provider, self._provider_name, self._threads, self._clock)
         try:
             await host.ask(
-                "initialize", facts.session_id, **self._known(facts), seconds=START_SECONDS
+                "initialize",
+                facts.session_id,
+                **known_at_start(facts, self._hermes_home, self._identity),
+                seconds=START_SECONDS,
             )
         except ProviderTrouble:
             log.exception("memory did not start", extra=self._extra)
@@ -271,39 +272,6 @@ class ProviderCompanion:
             longest_unused.host.tell("shutdown")
         return awake
 
-    def _known(self, facts: TurnFacts) -> dict[str, Any]:
-        known = {
-            "session_title": facts.title,
-            "user_id": facts.user_id,
-            "user_name": facts.user_name,
-            "chat_id": facts.chat_id,
-            "chat_name": facts.chat_name,
-            "chat_type": facts.chat_type,
-            "thread_id": facts.thread_id,
-        }
-        return {
-            **self._about,
-            "platform": facts.platform,
-            "agent_context": "primary",
-            "agent_workspace": self._about["agent_identity"],
-            "gateway_session_key": facts.session_key,
-            **{name: value for name, value in known.items() if value},
-        }
-
     @property
     def _extra(self) -> dict[str, str]:
         return {"provider": self._provider_name}
-
-
-def as_given(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Messages as a provider gets them: as they were said, its own copies."""
-    return [dict(public(row.message)) for row in rows]
-
-
-def shows_block(rows: Sequence[Row]) -> bool:
-    """Does this list show what the provider says of itself?"""
-    return any(
-        f"\n{_ABOUT}" in named(split(row.wire_content)[0], NAME)
-        for row in rows
-        if row.message["role"] == "user" and row.wire_content is not None
-    )
