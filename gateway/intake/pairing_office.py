@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from agent.errors import PosthouseError
 from agent.pairings import Paired, PairingRequest, Pairings, is_valid, locked_until
 from agent.ports import Clock
 from gateway.control import send_line
+
+log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 """JSON: what was asked for, or ``{"error": …}`` in words."""
@@ -70,6 +73,9 @@ class PairingOffice:
             approval = await self._pairings.approve_pairing(code)
         finally:  # also if nobody knows whether it happened
             self._changed()
+        who = approval.person
+        where = {} if who is None else {"platform": who.platform, "user_id": who.user_id}
+        log.info("a pairing code was given", extra={"outcome": approval.outcome, **where})
         return {
             "outcome": approval.outcome,
             "person": None if approval.person is None else self._person(approval.person),
@@ -78,9 +84,12 @@ class PairingOffice:
 
     async def _revoke(self, platform: str, user_id: str) -> Answer:
         try:
-            return {"revoked": await self._pairings.revoke_pairing(platform, user_id)}
+            revoked = await self._pairings.revoke_pairing(platform, user_id)
         finally:
             self._changed()
+        if revoked:
+            log.info("a pairing was taken back", extra={"platform": platform, "user_id": user_id})
+        return {"revoked": revoked}
 
     def _person(self, person: Paired) -> Answer:
         return {

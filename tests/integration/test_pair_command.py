@@ -131,8 +131,12 @@ def test_beside_a_daemon_that_does_not_answer_yet(
 
 
 async def test_through_the_daemon_it_counts_at_once(
-    home: Path, capsys: pytest.CaptureFixture[str], clock: FakeClock
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "gateway.intake.pairing_office")
     door = Door(clock, {"telegram": letting_in("111", pairing=True)})
     stranger = {"platform": "telegram", "sender_id": "222", "chat_id": "222"}
     server = ControlServer(home / "control.sock", {"pair": door.office.serve})
@@ -149,6 +153,10 @@ async def test_through_the_daemon_it_counts_at_once(
         await door.intake.receive(inbound("gone", message_id="3", **stranger))
         assert door.texts == ["again"]
         assert not (home / "state.db").exists()
+        logged = [vars(r) for r in caplog.records if r.name == "gateway.intake.pairing_office"]
+        assert [line.get("outcome") for line in logged] == ["approved", "wrong", None]
+        assert [line.get("user_id") for line in logged] == ["222", None, "222"]
+        assert door.codes[0] not in caplog.text
     finally:
         await server.close()
 
