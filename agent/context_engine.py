@@ -4,13 +4,19 @@ Third-party engines import this module, so it needs nothing but the standard lib
 implements the four abstract members is a complete engine; everything else has a default that does
 nothing.
 
-**Life of an engine.** One instance serves one conversation. `update_model` comes first, then
+**Life of an engine.** One instance serves one conversation: the host makes it from what the plugin
+registered, by ``clone_for_agent()`` if the engine has that, else by a deep copy, else by calling
+the plugin's ``register`` anew. `model_thresholds` and `update_model` come first, then
+``bind_session_state(session_db=, session_id=)`` if the engine has that, `get_tool_schemas`, and
 `on_session_start`; then, for each turn, `update_from_response` after every answer of the model and
 `should_compress` wherever the list might be too long; `compress` when it is; `on_session_end` where
-the conversation really ends. Around a compression the host calls `compress`, stores the result as a
-child session, and announces it with
-``on_session_start(new_id, boundary_reason="compression", old_session_id=…)``; so does whatever else
-makes a child session, with a reason of its own.
+a session ends. Around a compression the host calls `compress`, stores the result as a child
+session, and announces it with `on_session_end` of the old one and ``on_session_start(new_id,
+boundary_reason="compression", old_session_id=…)``; so does whatever else makes a child session,
+with a reason of its own. Where a person begins afresh, it is `on_session_end`, `on_session_reset`,
+`on_session_start`. ``shutdown()``, if the engine has it, is called before an instance is dropped:
+at the end of the daemon behind an `on_session_end`, or alone when the conversation was long unused
+and gets another instance with its next message.
 
 **Threads.** Engines are synchronous. The host calls them from worker threads, one call at a time,
 not always from the same thread, with deadlines. An engine that comes back late is left alone until
@@ -146,7 +152,7 @@ class ContextEngine(ABC):
         return self.should_compress(prompt_tokens), None
 
     def should_compress_preflight(self, messages: list[dict[str, Any]]) -> bool:
-        """Extra check at the start of a turn, before any size is known."""
+        """Extra check at the start of a turn. Not asked by this host: `should_compress` decides."""
         return False
 
     def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
@@ -208,16 +214,21 @@ class ContextEngine(ABC):
     # --- optional: life of the conversation -----------------------------------------------------
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """A session begins.
+        """A session begins, or the engine joins one that is there (after a restart, say).
 
-        Keywords: platform, model, context_length, conversation_id (the session key). Where it
-        continues another session, after that one's `on_session_end`, also old_session_id and why:
-        ``boundary_reason`` is ``compression``, ``switch`` (another prompt, tool list or model) or
-        ``uncompress``.
+        Keywords: platform, model, context_length, conversation_id (the session key), and with the
+        first one hermes_home. Where it continues another session, after that one's
+        `on_session_end`, also old_session_id and why: ``boundary_reason`` is ``compression``,
+        ``switch`` (another prompt, tool list or model), ``uncompress``, or, without an end of the
+        old one, ``branch``. Called once more for the same session if the chat got another key.
         """
 
     def on_session_end(self, session_id: str, messages: list[dict[str, Any]]) -> None:
-        """A session ends for good (a child continues it); never after a turn."""
+        """A session ends; never after a turn.
+
+        A child continues it, a person begins afresh, or the host goes down (and goes on with the
+        same session when it is back).
+        """
 
     def on_session_reset(self) -> None:
         """The conversation starts anew: forget what was counted."""
@@ -235,7 +246,10 @@ class ContextEngine(ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """The model or its window is another one now: at start, on a switch, on a lower limit."""
+        """The model or its window is another one now: at start, on a switch, on a lower limit.
+
+        The host gives no key: ``api_key`` is "". Side tasks go through `agent.auxiliary_client`.
+        """
         self.context_length = context_length
         share = self.threshold_percent
         best = -1
