@@ -98,6 +98,57 @@ async def test_many_compressions_a_restart_and_the_fact_of_the_first_message(
     database.close()
 
 
+async def told(chat: TelegramChat, command: str, daemon: Daemon) -> str:
+    """Say something and wait for the one answer to it."""
+    before = len(chat.shown())
+
+    def answers() -> list[str]:
+        return [text for text in chat.shown()[before:] if not text.startswith("Context ▰")]
+
+    chat.say(command)
+    await eventually(lambda: bool(answers()), 20.0, f"an answer to {command}", alive=daemon)
+    return answers()[0]
+
+
+async def test_a_branch_knows_what_it_came_from_a_new_conversation_nothing(world: World) -> None:
+    """And what was brought back word for word: no model reads the same twice."""
+    world.configure(
+        context={"engine": "lossless"},
+        model={"context_length": 8000, "max_tokens": 500},
+        lossless={"leaf_tokens": 500, "threshold": 0.5},
+    )
+    ask = '[[tool lossless_search {"query": "harbour master cat called", "limit": 1}]]'
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    await told(chat, FACT, daemon)
+    await talk_until(world, chat, daemon, 1, "before")
+    asked = summary_prompts(world)
+    assert "word for word again" in await told(chat, "/uncompress", daemon)
+    assert "messages" in await told(chat, "/compress", daemon)
+    assert len(set(summary_prompts(world))) == len(summary_prompts(world)) >= len(asked) > 0
+
+    assert "/resume" in await told(chat, "/branch", daemon)
+    await told(chat, ask, daemon)
+    assert [hit["excerpt"] for hit in given_by_tool(world)["results"]] == [FACT]
+    assert "Zanzibar" in await told(chat, "the swan is called Zanzibar", daemon)
+    await told(chat, "/undo", daemon)
+    await told(chat, ask.replace("harbour master cat called", "Zanzibar swan called"), daemon)
+    assert "Zanzibar" not in str(given_by_tool(world)["results"])
+
+    await told(chat, "/new", daemon)
+    await told(chat, "hello again", daemon)
+    await told(chat, ask, daemon)
+    assert given_by_tool(world)["results"] == []
+    assert world.anthropic.rejected == []
+
+
+def summary_prompts(world: World) -> list[str]:
+    """What the engine asked the model about messages."""
+    asked = [r for r in world.anthropic.requests if "[lossless:summary]" in str(r.body)]
+    prompts = [str(request.messages) for request in asked]
+    return [prompt for prompt in prompts if "[SUMMARY OF EARLIER" not in prompt]
+
+
 async def test_a_broken_file_means_the_built_in_engine_and_loud_words(world: World) -> None:
     world.configure(context={"engine": "lossless"})
     file = world.home / "hermes" / "lossless.db"

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from agent.context_compressor import ContextCompressor
+from plugins.context_engine import lossless
 from plugins.testing.engines import EngineSuite
 from tests.fakes.recording_engine import Old, Recording
 
@@ -40,3 +41,7 @@ class TestRecording(EngineSuite):
 class TestOfTheOldestShape(EngineSuite):
     def make(self) -> Any:
         return OldWithOneTool()
+
+
+class TestLossless(EngineSuite):
+    register = staticmethod(lossless.register)

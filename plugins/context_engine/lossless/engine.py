@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from plugins.context_engine.lossless.growing import Grower
 from plugins.context_engine.lossless.nodes import Node
 from plugins.context_engine.lossless.options import Options, sizes_for
 from plugins.context_engine.lossless.reading import Message, calls_to, digest, sameness, stored_form
+from plugins.context_engine.lossless.records import OWN_TOOLS, Seen
 from plugins.context_engine.lossless.schema import LosslessError
 from plugins.context_engine.lossless.sessions import Sessions
 from plugins.context_engine.lossless.summarising import Ask, Summariser, ask_side_model
 from plugins.context_engine.lossless.tools import Tools, schemas
-from plugins.context_engine.lossless.tree import Item, Leaf, cut, leaves
-from plugins.context_engine.lossless.vault import OWN_TOOLS, Seen, Vault
+from plugins.context_engine.lossless.tree import Item, Leaf, cut, leaves, taken_back
+from plugins.context_engine.lossless.vault import Vault
 
 
 class LosslessEngine(ContextEngine):
@@ -199,7 +201,8 @@ class LosslessEngine(ContextEngine):
         seen = [
             Seen(i.message, i.ref, i.tokens, i.message.get("tool_call_id") in own) for i in said
         ]
-        vault.keep(conversation, seen, self._now())
+        fuller = vault.keep(conversation, seen, self._now())
+        items = [replace(i, ref=fuller[i.ref]) if i.ref in fuller else i for i in items]
         if complete:
             self._note_taken_back(vault, conversation, belonging.session_id, items)
         return conversation, items
@@ -207,21 +210,14 @@ class LosslessEngine(ContextEngine):
     def _note_taken_back(
         self, vault: Vault, conversation: int, session_id: str, items: Sequence[Item]
     ) -> None:
-        """Was the end of the list taken back since it was seen last (undo, retry)?
-
-        Only where nothing behind the first difference is there any more: a list that was shortened
-        or repaired keeps most of it.
-        """
+        """Was the end of the list taken back since it was seen last (undo, retry)?"""
         before_session, before = self._last_list
         after = [sameness(item.message) for item in items]
         self._last_list = (session_id, after)
         if before_session != session_id:
             return
-        same = 0
-        while same < min(len(before), len(after)) and before[same] == after[same]:
-            same += 1
-        gone = set(before[same:])
-        if same and gone and gone.isdisjoint(after):
+        gone = taken_back(before, after, plain=[_is_plain(item) for item in items])
+        if gone:
             vault.take_back(conversation, gone)
 
     @staticmethod
@@ -242,7 +238,7 @@ class LosslessEngine(ContextEngine):
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
         messages: list[Message] = kwargs.get("messages") or []
         try:
-            conversation, items = self._seen(messages, complete=False)
+            conversation, items = self._seen(messages, complete=bool(messages))
             return Tools(self._open()[0], conversation, items).run(name, args)
         except LosslessError as exc:
             return json.dumps({"error": f"the originals can not be read now: {exc}"})
@@ -253,6 +249,11 @@ class LosslessEngine(ContextEngine):
             conversation = self._belonging.conversation(self._now())
             status["originals"], status["nodes"] = self._vault.figures(conversation)
         return status
+
+
+def _is_plain(item: Item) -> bool:
+    """Does the host's bookkeeping say that it stands as it was said?"""
+    return "_row" in item.message and item.message.get("_kind") is None
 
 
 def _is_system(item: Item) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 from plugins.context_engine.lossless.nodes import Node, shown_time
 from plugins.context_engine.lossless.ranking import ranked
 from plugins.context_engine.lossless.reading import readable
+from plugins.context_engine.lossless.records import Original
 from plugins.context_engine.lossless.tree import Item, is_said
-from plugins.context_engine.lossless.vault import Original, Vault
+from plugins.context_engine.lossless.vault import Vault
 from plugins.context_engine.lossless.words import clean, excerpt, question
 
 SEARCH, DESCRIBE, EXPAND = "lossless_search", "lossless_describe", "lossless_expand"

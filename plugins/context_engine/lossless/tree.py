@@ -193,3 +193,21 @@ def _is_joinable(between: Sequence[Item], pinned: str) -> bool:
     """May what lies between two nodes go into one with them?"""
     small = _tokens(between) < 2 * WORTH_TOKENS
     return small and all(item.ref != pinned for item in between)
+
+
+def taken_back(before: Sequence[str], after: Sequence[str], *, plain: Sequence[bool]) -> set[str]:
+    """What stood at the end of a list and was taken back; a list that was only shortened lost none.
+
+    Args:
+        before: What each message said, as the list was seen last.
+        after: The same of the list of now.
+        plain: Of each message of ``after``: does it surely stand there as it was said? Where all
+            do, and something new was said in the place, all the rest may be said once more.
+    """
+    same = 0
+    while same < min(len(before), len(after)) and before[same] == after[same]:
+        same += 1
+    ended, begun = before[same:], after[same:]
+    if set(ended).isdisjoint(begun) or (all(plain[same:]) and begun[0] not in ended):
+        return set(ended) - set(after)
+    return set()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from plugins.context_engine.lossless.database import Database
 from plugins.context_engine.lossless.nodes import Node, Source
-from plugins.context_engine.lossless.reading import readable, sameness, stored_form
+from plugins.context_engine.lossless.reading import public, readable, sameness, stored_form
+from plugins.context_engine.lossless.records import OWN_TOOLS, Original, Seen, scope_word
 from plugins.context_engine.lossless.words import indexed
 
-OWN_TOOLS = "lossless_"
-"""So begin the names of the engine's tools."""
 _NODE = "id, key, depth, body, content, tokens, source_tokens, messages, first_at, last_at, mode"
 _BELOW = """
 WITH RECURSIVE below (kind, ref) AS (
@@ -26,29 +24,6 @@ WITH RECURSIVE below (kind, ref) AS (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
-    """A message as it is kept."""
-
-    number: int
-    digest: str
-    role: str
-    stored: str
-    tokens: int
-    seen_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A message to be kept, with its digest."""
-
-    message: Mapping[str, Any]
-    digest: str
-    tokens: int
-    own: bool = False
-    """Is it a result of the engine's own tools? It repeats others, and is not searched for."""
-
-
 class Vault:
     """Originals and nodes. Every method raises `LosslessError` where the file can not be used."""
 
@@ -57,10 +32,25 @@ class Vault:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def keep(self, conversation: int, seen: Sequence[Seen], at: float) -> None:
-        """Keep messages that are not kept yet; those that were taken back count again."""
-        if not seen:
-            return
+    def keep(self, conversation: int, seen: Sequence[Seen], at: float) -> dict[str, str]:
+        """Keep messages that are not kept yet; those that were taken back count again.
+
+        Gives the digests of those that are kept already with more than the list has of them, and
+        under which one: hosts leave thinking out when they copy a message.
+        """
+        new = self._not_kept(conversation, seen) if seen else {}
+        if not new:
+            return {}
+        fuller = self._fuller(conversation, list(new.values()))
+        with self._database.writing() as database:
+            for one in new.values():
+                if one.digest in fuller:
+                    self._count_again(database, conversation, fuller[one.digest])
+                else:
+                    self._keep(database, conversation, one, at)
+        return fuller
+
+    def _not_kept(self, conversation: int, seen: Sequence[Seen]) -> dict[str, Seen]:
         with self._database.reading() as database:
             known = {
                 row[0]
@@ -70,12 +60,36 @@ class Vault:
                     {"c": conversation, "d": _json([one.digest for one in seen])},
                 )
             }
-        new = {one.digest: one for one in seen if one.digest not in known}
-        if not new:
-            return
-        with self._database.writing() as database:
-            for one in new.values():
-                self._keep(database, conversation, one, at)
+        return {one.digest: one for one in seen if one.digest not in known}
+
+    def _fuller(self, conversation: int, seen: Sequence[Seen]) -> dict[str, str]:
+        with self._database.reading() as database:
+            rows = database.execute(
+                "SELECT same, digest, stored FROM messages WHERE conversation = :c"
+                " AND same IN (SELECT value FROM json_each(:s)) ORDER BY id DESC",
+                {"c": conversation, "s": _json([sameness(one.message) for one in seen])},
+            ).fetchall()
+        if not rows:
+            return {}
+        kept: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        for same, digest, stored in rows:
+            kept.setdefault(same, []).append((digest, _loads(stored)))
+        fuller = {}
+        for one in seen:
+            said = public(one.message).items()
+            for digest, whole in kept.get(sameness(one.message), ()):
+                if digest != one.digest and all(
+                    key in whole and whole[key] == v for key, v in said
+                ):
+                    fuller[one.digest] = digest
+        return fuller
+
+    @staticmethod
+    def _count_again(database: sqlite3.Connection, conversation: int, digest: str) -> None:
+        database.execute(
+            "UPDATE messages SET active = 1 WHERE conversation = ? AND digest = ? AND NOT active",
+            (conversation, digest),
+        )
 
     @staticmethod
     def _keep(database: sqlite3.Connection, conversation: int, one: Seen, at: float) -> None:
@@ -100,10 +114,7 @@ class Vault:
                 "INSERT INTO words (rowid, said) VALUES (?, ?)", (said.lastrowid, text)
             )
         else:
-            database.execute(
-                "UPDATE messages SET active = 1 WHERE conversation = ? AND digest = ?",
-                (conversation, one.digest),
-            )
+            Vault._count_again(database, conversation, one.digest)
 
     def take_back(self, conversation: int, same: Collection[str]) -> None:
         """What says this (`sameness`) was taken back: nobody finds it any more."""
@@ -264,8 +275,3 @@ def _json(values: Sequence[str]) -> str:
 def _loads(stored: str) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(stored)
     return message
-
-
-def scope_word(conversation: int) -> str:
-    """The word that limits a search to one conversation before anything is ranked."""
-    return f"scopeofconversation{conversation}"

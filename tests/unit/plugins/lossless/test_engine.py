@@ -242,6 +242,22 @@ def test_a_crash_between_the_commit_and_the_telling(tmp_path: Path) -> None:
     assert originals(engine, once) == talk(30)
 
 
+def test_a_copy_without_thinking_is_the_same_message(tmp_path: Path) -> None:
+    ask = ScriptedAsk("A good one.")
+    engine = started(tmp_path, ask)
+    whole = talk(30)
+    for k in range(1, 60, 2):
+        whole[k]["reasoning_details"] = [{"type": "thinking", "thinking": f"hm {k}"}]
+    once = engine.compress(whole)
+    calls = len(ask.prompts)
+    copies = [{k: v for k, v in m.items() if k != "reasoning_details"} for m in whole]
+    again = engine.compress(copies)
+    assert [m["content"] for m in again] == [m["content"] for m in once]
+    assert len(ask.prompts) == calls
+    assert call(engine, "lossless_describe", again)["originals_kept"] == 60
+    assert originals(engine, once) == whole
+
+
 def test_another_place_does_not_get_it_by_showing_the_mark(tmp_path: Path) -> None:
     engine = started(tmp_path)
     once = [m for m in engine.compress(talk(30)) if node_of(engine, m)]
@@ -295,7 +311,8 @@ def test_a_branch_takes_what_its_list_stands_for_and_no_more(tmp_path: Path) -> 
     assert call(branch, "lossless_search", once, query="question 3")["results"]
     assert call(branch, "lossless_search", once, query="Zanzibar swan")["results"] == []
     assert originals(branch, branch.compress([*once, *talk(30, first=30)])) == talk(60)
-    assert call(engine, "lossless_search", later[:-1], query="Zanzibar swan")["results"]
+    asked = [*later, {"role": "user", "content": "And?"}]
+    assert call(engine, "lossless_search", asked, query="Zanzibar swan")["results"]
     assert inside(engine)[1] != inside(branch)[1]
 
 
@@ -309,21 +326,24 @@ def test_other_sessions_of_the_same_conversation_belong_to_it(tmp_path: Path, re
     assert call(engine, "lossless_search", talk(1), query="question 3")["results"]
 
 
-def test_what_was_taken_back_is_not_found_any_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, 3])
+def test_what_was_taken_back_is_not_found_any_more(tmp_path: Path, kept: int) -> None:
     engine = started(tmp_path)
-    said = [
-        *talk(3),
-        {"role": "user", "content": "Zanzibar"},
-        {"role": "assistant", "content": "?"},
-    ]
-    engine.on_turn_complete(said)
-    assert call(engine, "lossless_search", talk(1), query="Zanzibar")["results"]
-    undone = [*talk(3), {"role": "user", "content": "Oslo"}, {"role": "assistant", "content": "!"}]
-    engine.on_turn_complete(undone)
-    assert call(engine, "lossless_search", talk(1), query="Zanzibar")["results"] == []
-    assert call(engine, "lossless_search", talk(1), query="Oslo")["results"]
-    engine.on_turn_complete(said)
-    assert call(engine, "lossless_search", talk(1), query="Zanzibar")["results"]
+
+    def ending(word: str) -> list[Message]:
+        said = [{"role": "user", "content": word}, {"role": "assistant", "content": "?"}]
+        return [{**m, "_row": i} for i, m in enumerate([*talk(kept), *said])]
+
+    asked: list[Message] = [{"role": "user", "content": "And?", "_row": 99}]
+    engine.on_turn_complete(ending("Zanzibar"))
+    found = call(engine, "lossless_search", [*ending("Zanzibar"), *asked], query="Zanzibar")
+    assert found["results"]
+    # The next turn asks for it at once.
+    undone = [*ending("Oslo"), *asked]
+    assert call(engine, "lossless_search", undone, query="Zanzibar")["results"] == []
+    assert call(engine, "lossless_search", undone, query="Oslo")["results"]
+    engine.on_turn_complete(ending("Zanzibar"))
+    assert call(engine, "lossless_search", query="Zanzibar")["results"]
 
 
 def test_what_was_only_shortened_is_still_found(tmp_path: Path) -> None:
@@ -333,7 +353,11 @@ def test_what_was_only_shortened_is_still_found(tmp_path: Path) -> None:
     shortened = [*said]
     shortened[4] = {"role": "user", "content": "[cut]"}
     engine.on_turn_complete(shortened)
-    assert call(engine, "lossless_search", talk(1), query="Zanzibar")["results"]
+    assert call(engine, "lossless_search", query="Zanzibar")["results"]
+    # All but the end became a summary of somebody else's.
+    summary = {"role": "user", "content": "in short", "_row": 50, "_kind": "summary"}
+    engine.on_turn_complete([summary, {**said[-1], "_row": 51}])
+    assert call(engine, "lossless_search", query="Zanzibar")["results"]
 
 
 def test_many_engines_of_one_file_at_once(tmp_path: Path) -> None:
