@@ -15,7 +15,7 @@ from agent.prices import price_table
 from agent.sessions import LoadedSession
 from agent.spending import bill_of
 from gateway import texts
-from gateway.commands import status_text
+from gateway.commands import memory, status_text
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
 from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, counted, tip
@@ -171,6 +171,8 @@ async def status(host: CommandHost, call: Call) -> str:
         ]
     lines.append(f"This conversation: {status_text.lane(host.lane(call.key))}")
     lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode]}")
+    if kept := await memory.state(host, call):
+        lines.append(kept)
     if budget := await host.accounts.budget_line(call.record.owner):
         lines.append(budget)
     for name, (state, reason) in sorted(host.status.platforms().items()):

@@ -59,6 +59,10 @@ class Status(Protocol):
         """Name → state and reason."""
         ...
 
+    def memory(self) -> str:
+        """The memory provider of a plugin, in words; "": none is asked for."""
+        ...
+
     def remarks(self) -> list[str]:
         """Lines that an operator should see (a stand-in engine, a small window)."""
         ...

@@ -53,6 +53,12 @@ async def forget(host: CommandHost, call: Call) -> Answer:
     return memory_text.forgotten(note) if gone else memory_text.GONE_ALREADY
 
 
+async def state(host: CommandHost, call: Call) -> str:
+    """For /status; "": nothing is remembered here, and nobody else remembers."""
+    notes = await host.notes.notes(_place(call))
+    return memory_text.state(len(notes), host.status.memory())
+
+
 def _choice(words: str, meant: Sequence[Note]) -> Said:
     shown = meant[:LISTED]
     buttons = tuple(Button(memory_text.forget_button(n), f"/forget {n.id}") for n in shown)

@@ -33,6 +33,13 @@ def listing(notes: Sequence[Note], count: int, page: int, last: int, *, signed: 
     return "\n".join([head, *lines, "", "/forget with an id takes a note away."])
 
 
+def state(count: int, provider: str) -> str:
+    """A line of /status; "": there is nothing to say."""
+    kept = f"{count} {'note' if count == 1 else 'notes'} (/memory)" if count else ""
+    both = "; ".join(filter(None, (kept, provider)))
+    return f"Memory: {both}" if both else ""
+
+
 def several_say(words: str, notes: Sequence[Note], count: int) -> str:
     """More than one note may be meant."""
     head = f"{count} notes say “{_short(words)}”. Which one? Send /forget with its id:"

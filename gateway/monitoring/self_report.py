@@ -126,6 +126,10 @@ class SelfReport:
             return {}
         return {n: (s.state.value, s.reason) for n, s in self._supervisor.status.items()}
 
+    def memory(self) -> str:
+        """As `gateway.commands.contract.Status.memory`."""
+        return self._plugins.memory() if self._plugins is not None else ""
+
     def remarks(self) -> list[str]:
         """What an operator should know: stand-ins, odd numbers, keys without effect."""
         lines = start_warnings(self._triggers(), self._prefix_tokens)
@@ -176,7 +180,7 @@ class SelfReport:
             facts["plugins"] = self._plugins.summary()
             if engine := self._plugins.engine():
                 facts["context engine"] = engine
-            if memory := self._plugins.memory():
+            if memory := self.memory():
                 facts["memory"] = memory
         if self._tool_servers is not None:
             facts["MCP servers"] = self._tool_servers.summary()

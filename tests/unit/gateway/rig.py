@@ -195,6 +195,9 @@ class FakeStatus:
     def platforms(self) -> Mapping[str, tuple[str, str]]:
         return {"fake": ("running", ""), "other": ("failed-config", "bad token")}
 
+    def memory(self) -> str:
+        return "borrowed (plugin x)"
+
     def remarks(self) -> list[str]:
         return []
 

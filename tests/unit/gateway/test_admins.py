@@ -35,6 +35,9 @@ WHO: dict[str, Who] = {
     "resume": "admins if shared",
     "whoami": "anyone",
     "usage": "anyone",
+    "memory": "anyone",
+    # Of a note: whose it is decides that, at the note itself.
+    "forget": "anyone",
     "help": "anyone",
     "restart": "admins",
 }

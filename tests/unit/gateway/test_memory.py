@@ -255,3 +255,11 @@ async def test_in_a_group_a_note_is_taken_away_by_its_owner_or_an_admin(rig: Rig
     assert await say(rig, "/forget n2", **bob) == "Forgotten: of Bob"
     answer = await say(rig, "/forget n1", chat_kind="group", chat_id="-5")
     assert answer == "Forgotten: of the admin"
+
+
+async def test_status_says_what_is_remembered(rig: Rig) -> None:
+    await keep(rig, "likes tea")
+    await say(rig, "/status")
+    shown = "\n".join(rig.platform.texts())
+    assert "Memory: 1 note (/memory); borrowed (plugin x)" in shown
+    assert memory_text.state(0, "") == ""
