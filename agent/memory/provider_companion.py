@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 PREFETCH_SECONDS = 3.0
 """So long a message waits for what its provider brings, whatever it does."""
 START_SECONDS = 30.0
+REST_SECONDS = 600.0
+"""After a start that failed."""
 COMPRESS_SECONDS = 8.0
 TOOL_SECONDS = 110.0
 CLOSE_SECONDS = 5.0
@@ -63,6 +65,8 @@ class ProviderCompanion:
         self._threads = DaemonThreads(MAX_AWAKE, name="memory provider")
         self._starting: dict[str, asyncio.Task[_Awake | None]] = {}
         self._awake: OrderedDict[str, _Awake] = OrderedDict()
+        self._resting: dict[str, float] = {}
+        """Until when it is not started in a conversation again."""
         self._lost = 0
 
     @property
@@ -242,11 +246,12 @@ class ProviderCompanion:
         if awake is not None:
             self._awake.move_to_end(conversation_id)
             return awake
-        starting = self._starting.get(conversation_id)
-        if starting is None:
-            starting = asyncio.get_running_loop().create_task(self._start(facts))
-            self._starting[conversation_id] = starting
-            starting.add_done_callback(lambda _: self._starting.pop(conversation_id, None))
+        now = self._clock.monotonic()
+        if conversation_id in self._starting or self._resting.get(conversation_id, now) > now:
+            return None  # one message has waited for it in vain: that is enough
+        starting = asyncio.get_running_loop().create_task(self._start(facts))
+        self._starting[conversation_id] = starting
+        starting.add_done_callback(lambda _: self._starting.pop(conversation_id, None))
         # A message that does not wait any more does not end what the next one will need.
         return await asyncio.shield(starting)
 
@@ -264,6 +269,7 @@ class ProviderCompanion:
             )
         except ProviderTrouble:
             log.exception("memory did not start", extra=self._extra)
+            self._rest(facts.conversation_id)
             return None
         awake = self._awake[facts.conversation_id] = _Awake(host, facts.session_id)
         while len(self._awake) > MAX_AWAKE:
@@ -271,6 +277,12 @@ class ProviderCompanion:
             self._lost += longest_unused.host.lost
             longest_unused.host.tell("shutdown")
         return awake
+
+    def _rest(self, conversation_id: str) -> None:
+        """Each try may cost a thread, which nobody gets back."""
+        self._resting[conversation_id] = self._clock.monotonic() + REST_SECONDS
+        while len(self._resting) > MAX_AWAKE:
+            del self._resting[next(iter(self._resting))]
 
     @property
     def _extra(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -69,12 +70,30 @@ class Beginning:
         """`enclosed`, and beside it what the companions of turns bring along, fenced."""
         async with self._companions.asked(items) as brought:
             found = await self.enclosed(items, stop)
-            return None if found is None else (*found, await brought)
+            if found is None:
+                return None
+            words = await self._waited_for(brought, stop)
+            return None if words is None else (*found, words)
 
-    async def brought_again(self, items: Sequence[InboxItem]) -> str:
-        """What companions bring along for the message that a retry asks again."""
+    async def brought_again(self, items: Sequence[InboxItem], stop: StopSignal) -> str | None:
+        """What companions bring along for the message that a retry asks again; None: go down."""
         async with self._companions.asked(items, again=True) as brought:
-            return await brought
+            return await self._waited_for(brought, stop)
+
+    async def _waited_for(self, brought: asyncio.Future[str], stop: StopSignal) -> str | None:
+        """Who says stop does not wait for it; None: the daemon goes down."""
+        if brought.done():
+            return brought.result()
+        waited = await run_stoppable(
+            lambda: _result_of(brought),
+            stop,
+            self._clock,
+            name="what rides along with a message",
+            grace_seconds=self._stop_grace_seconds,
+        )
+        if isinstance(waited, Completed):
+            return waited.value
+        return None if stop.shutdown else ""
 
     async def enclosed(
         self, items: Sequence[InboxItem], stop: StopSignal
@@ -178,3 +197,7 @@ class Beginning:
 
 def _files(items: Sequence[InboxItem]) -> list[object]:
     return [item.record.payload.get("attachments") for item in items]
+
+
+async def _result_of(future: asyncio.Future[str]) -> str:
+    return await asyncio.shield(future)

@@ -145,7 +145,9 @@ class TurnRunner:
         items = (item,)
         if await self._beginning.is_refused(items, stop):
             return
-        brought = await self._beginning.brought_again(items)
+        brought = await self._beginning.brought_again(items, stop)
+        if brought is None:
+            return
         opening = replace(self._opening(items, said(items)), brought=brought)
         ticket = await self._beginning.begun(
             items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING

@@ -186,6 +186,14 @@ class Hanging(Recording):
         return "too late"
 
 
+class Stuck(Recording):
+    """Never gets ready."""
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self.note("initialize", session_id, **kwargs)
+        Hanging.gate.wait(30)
+
+
 class Unavailable(Recording):
     """Is not set up."""
 

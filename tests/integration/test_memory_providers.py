@@ -233,6 +233,18 @@ async def test_ten_that_hang_cost_their_time_out_once_and_block_nobody(
         assert of("sync_turn") == []
 
 
+async def test_one_that_never_gets_ready_is_waited_for_once(
+    tmp_path: Path, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_companion, "PREFETCH_SECONDS", 0.1)
+    monkeypatch.setattr(provider_companion, "START_SECONDS", 0.2)
+    async with house(tmp_path, server, "Stuck") as where:
+        for _ in range(3):
+            assert await where.say("hello") == ["fine"]
+            await asyncio.sleep(0.15)
+        assert methods(Recording.heard) == ["initialize"]
+
+
 async def test_one_that_is_not_available_is_said_aloud(
     tmp_path: Path, server: AnthropicServer
 ) -> None:

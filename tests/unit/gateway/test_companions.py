@@ -176,3 +176,41 @@ async def test_boundaries_that_people_cross(clock: FakeClock) -> None:
     branch, resume = one.crossings[2:]
     assert branch.old_conversation_id == resume.new_conversation_id
     assert branch.new_conversation_id == resume.old_conversation_id
+
+
+async def test_who_says_stop_does_not_wait_for_what_they_bring(clock: FakeClock) -> None:
+    class Slow(Recording):
+        async def before(self, facts: TurnFacts, history: History) -> str:
+            self.asked.append(facts)
+            await asyncio.Event().wait()
+            return "never"
+
+    one = Slow()
+    rig = _rig(clock, one)
+    await rig.intake.receive(inbound("hello"))
+    await rig.settle()
+    assert len(one.asked) == 1
+    await rig.intake.receive(inbound("/stop", message_id="2"))
+    await rig.settle()
+    await clock.advance(1)
+    await rig.settle()
+    assert rig.platform.texts()
+    assert not rig.dispatch.at_work(KEY)
+
+
+async def test_a_shutdown_leaves_the_message_for_the_next_start(clock: FakeClock) -> None:
+    class Slow(Recording):
+        async def before(self, facts: TurnFacts, history: History) -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+    rig = _rig(clock, Slow())
+    await rig.intake.receive(inbound("hello"))
+    await rig.settle()
+    await rig.stop()
+    rig.companions = (Recording(),)
+    rig.boot()
+    await rig.recovery.run()
+    await rig.settle()
+    assert rig.platform.texts() == ["re: hello"]
+    assert (await _rows(rig))[0].wire_content == fenced("first", "warm outside") + "hello"
