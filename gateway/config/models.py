@@ -23,6 +23,8 @@ from gateway.config.mcp import McpServerMap
 CacheTtl = Literal["5m", "1h", "auto"]
 
 
+_DELIVERED_TO = (443, 80, 88, 8443)
+"""The ports of webhooks that Telegram's own servers deliver to."""
 _ID = re.compile(r"-?[1-9][0-9]{0,19}", re.ASCII)
 """One way to write each number, so that equal ids are equal texts."""
 
@@ -240,6 +242,8 @@ class Telegram(WhoMayCommand):
         official = self.base_url == Telegram.model_fields["base_url"].default
         if url is not None and official and not url.lower().startswith("https:"):
             raise ValueError(f"webhook.url must begin with https, as in {example}")
+        if url is not None and official and (urlsplit(url).port or 443) not in _DELIVERED_TO:
+            raise ValueError("webhook.url: Telegram delivers to port 443, 80, 88 and 8443 only")
         return self
 
 

@@ -23,6 +23,7 @@ URL = "https://bot.example.org/telegram"
         ("{mode: webhook, webhook: {url: null}}", "https://bot.example.org/telegram"),
         ("{mode: webhook, webhook: {url: 'http://bot.example.org'}}", "begin with https"),
         ("{mode: webhook, webhook: {url: bot.example.org}}", "whole address"),
+        ("{mode: webhook, webhook: {url: 'https://bot.example.org:9443/t'}}", "443, 80, 88 and"),
         (f"{{mode: webhook, webhook: {{url: '{URL}?x=1'}}}}", "without ? and #"),
         (f"{{mode: webhook, webhook: {{url: '{URL}#x'}}}}", "without ? and #"),
         (f"{{mode: webhook, webhook: {{url: '{URL}', port: 70000}}}}", "telegram.webhook.port"),
@@ -41,6 +42,7 @@ def test_what_can_not_work_is_said(text: str, expected: str) -> None:
 def test_what_works() -> None:
     config, _ = parse_config(f"telegram: {{mode: webhook, webhook: {{url: '{URL}'}}}}", "c.yaml")
     assert unavailable(config) == []
+    parse_config("telegram: {mode: webhook, webhook: {url: 'https://bot.example.org:88'}}", "")
     # Another Bot API server, on this machine say, may be reached without TLS.
     local = "base_url: 'http://127.0.0.1:8081/bot', webhook: {url: 'http://127.0.0.1:8443'}"
     parse_config(f"telegram: {{mode: webhook, {local}}}", "c.yaml")
