@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import struct
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cache_watch import CacheWatch
+from agent.errors import ModelBadRequest, ModelOverloaded
 from agent.history import IMAGE_LEFT_OUT, images_left_out
 from agent.image_tokens import ImageTokens
 from agent.llm.images import MANY_IMAGES, MAX_ALL_IMAGES_CHARS, limit_images, newest_that_fit
@@ -19,7 +21,14 @@ from agent.llm.wire import map_messages
 from agent.loop import LoopSettings, TurnLoop, TurnResult
 from agent.messages import Draft, Keep, Message, Row
 from agent.model_metadata import measure
-from agent.ports import CompactionDecision, ModelRequest, ToolContext, Usage
+from agent.ports import (
+    CompactionDecision,
+    CompactionResult,
+    CompactionTrigger,
+    ModelRequest,
+    ToolContext,
+    Usage,
+)
 from agent.sessions import LoadedSession
 from agent.verdicts import GO_ON
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -285,3 +294,69 @@ async def test_the_room_for_an_answer_follows_the_settings_of_the_moment(
     rig.settings = LoopSettings(max_tokens=250)
     await rig.run(model, "more")
     assert [r.max_tokens for r in model.requests] == [1000, 250]
+
+
+# --- somebody else's engine
+
+
+@dataclass
+class AskingCompactor(FakeCompactor):
+    """Decides by itself when it is asked; chooses what is sent."""
+
+    outcomes: tuple[str, ...] = ()
+    chosen: tuple[Message, ...] | None = None
+    asked_for: list[str] = field(default_factory=list)
+
+    def due(self, loaded: LoadedSession) -> CompactionDecision:
+        return CompactionDecision(False, 10, 0, ask=True)
+
+    async def compact(
+        self, loaded: LoadedSession, trigger: CompactionTrigger, **more: Any
+    ) -> CompactionResult:
+        self.asked_for.append(trigger)
+        outcome, *rest = self.outcomes or ("not_needed",)
+        self.outcomes = tuple(rest)
+        if outcome == "compressed":
+            return await super().compact(loaded, trigger, **more)
+        return CompactionResult(outcome, loaded, reason="so")  # type: ignore[arg-type]
+
+    async def select(
+        self, loaded: LoadedSession, messages: Sequence[Message], *, answer_tokens: int
+    ) -> Sequence[Message]:
+        return messages if self.chosen is None else self.chosen
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "triggers"),
+    [
+        ((), ["preflight", "loop"]),
+        (("compressed",), ["preflight", "preflight", "loop"]),
+        (("compressed",) * 9, ["preflight"] * 3),
+        (("aborted",), ["preflight"]),
+        (("not_needed", "aborted"), ["preflight", "loop"]),
+    ],
+)
+async def test_an_engine_is_asked_until_it_is_content(
+    rig: Rig, outcomes: tuple[str, ...], triggers: list[str]
+) -> None:
+    rig.compactor = compactor = AskingCompactor(rig.store, outcomes=outcomes)
+    await rig.run(ScriptedModel(answer("", call("echo")), "done"))
+    assert compactor.asked_for == triggers
+
+
+async def test_a_chosen_request_that_is_refused_is_sent_as_it_was(rig: Rig) -> None:
+    rig.compactor = AskingCompactor(rig.store, chosen=({"role": "user", "content": "chosen"},))
+    model = ScriptedModel(ModelBadRequest("no"), answer("", call("echo")), "done")
+    await rig.run(model)
+    sent = [str(body["messages"][0]["content"]) for body in model.bodies]
+    assert "chosen" in sent[0]
+    assert not any("chosen" in one for one in sent[1:])  # nor after the tool
+    rig.compactor = FakeCompactor(rig.store)
+    with pytest.raises(ModelBadRequest):  # one that nobody has chosen is refused for good
+        await rig.run(ScriptedModel(ModelBadRequest("no")))
+
+
+async def test_what_is_chosen_is_no_reason_to_give_up_on_a_busy_provider(rig: Rig) -> None:
+    rig.compactor = AskingCompactor(rig.store, chosen=({"role": "user", "content": "chosen"},))
+    with pytest.raises(ModelOverloaded):
+        await rig.run(ScriptedModel(ModelOverloaded("busy")))

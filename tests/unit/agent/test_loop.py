@@ -145,9 +145,10 @@ class FakeCompactor:
         return messages
 
     async def note_usage(
-        self, loaded: LoadedSession, usage: Usage, *, notify: object = None
+        self, loaded: LoadedSession, usage: Usage | None, *, notify: object = None
     ) -> LoadedSession:
-        self.usages.append(usage)
+        if usage is not None:
+            self.usages.append(usage)
         return loaded
 
     def note_limit(self, limit_tokens: int) -> None:

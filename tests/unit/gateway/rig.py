@@ -157,7 +157,7 @@ class FakeCompactor:
         return messages
 
     async def note_usage(
-        self, loaded: LoadedSession, usage: Usage, *, notify: object = None
+        self, loaded: LoadedSession, usage: Usage | None, *, notify: object = None
     ) -> LoadedSession:
         return loaded
 

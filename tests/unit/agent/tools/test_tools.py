@@ -62,6 +62,20 @@ def test_schemas_are_sorted_and_names_unique() -> None:
         ToolRegistry([*tools, Fixed(ToolResult("y"), "a")])
 
 
+def test_a_source_brings_all_its_tools_at_once_and_takes_none_of_ours() -> None:
+    def named(*names: str) -> list[Fixed]:
+        return [Fixed(ToolResult("x"), name) for name in names]
+
+    ours = named("b")
+    registry = ToolRegistry(ours)
+    assert registry.replace("engine", named("c", "a", "b", "c")) == ["b", "c"]
+    assert [s.name for s in registry.schemas] == ["a", "b", "c"]
+    assert registry.replace("plugins", named("a", "d")) == ["a"]
+    assert registry.replace("engine", []) == []
+    assert [s.name for s in registry.schemas] == ["a", "b", "d"]
+    assert registry.schemas[1] is ours[0].schema
+
+
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [

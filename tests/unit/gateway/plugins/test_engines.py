@@ -1,0 +1,112 @@
+"""Where a conversation's own engine comes from, and which tools it brings."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.context_engine import ContextEngine
+from gateway.plugins.collected import Collected
+from gateway.plugins.discovery import in_folders
+from gateway.plugins.engines import EngineSource, schemas_of
+from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
+from gateway.plugins.session_db import SessionDb
+from tests.fakes.clock import FakeClock
+from tests.fakes.plugins import write_plugin
+from tests.fakes.recording_engine import LOOK_UP, Recording, Uncopyable
+
+
+class Cloning(Recording):
+    """Both ways work; its own comes first."""
+
+    cloned = 0
+
+    def clone_for_agent(self) -> Recording:
+        Cloning.cloned += 1
+        return Cloning()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recording:
+        raise AssertionError("its own way comes first")
+
+
+class BadClone(Recording):
+    def clone_for_agent(self) -> Recording:
+        return self
+
+
+def source(
+    tmp_path: Path, engine: ContextEngine | None, *, again: Any = None, **collected: Any
+) -> EngineSource:
+    write_plugin(tmp_path, "some")
+    (found,) = in_folders(None, tmp_path)
+    given = Collected(engine=engine, engine_name="recording", **collected)
+    record = PluginRecord(found, PluginState.LOADED, collected=given, register_again=again)
+    return EngineSource("recording", PluginManager([record]), FakeClock())
+
+
+@pytest.mark.parametrize("kind", [Recording, Cloning, BadClone])
+async def test_each_gets_its_own_and_nobody_the_plugins(tmp_path: Path, kind: Any) -> None:
+    given = kind()
+    engines = source(tmp_path, given)
+    await engines.prepare()
+    made = [await engines.make(name) for name in "abc"]
+    assert len({id(engine) for engine in [*made, given]}) == 4
+    assert all(isinstance(engine, Recording) for engine in made)
+    assert engines.troubles() == []
+    assert engines.summary() == "recording (plugin some, 1 tools)"
+
+
+async def test_what_register_gave_anew_is_for_its_conversation_only(tmp_path: Path) -> None:
+    def again() -> Collected:
+        return Collected(engine=Uncopyable(), hooks=[("pre_llm_call", print)])
+
+    engines = source(tmp_path, Uncopyable(), again=again)
+    await engines.prepare()
+    await engines.make("a")
+    assert engines.hooks_of("a", "pre_llm_call") == [print]
+    assert not engines.hooks_of("a", "other")
+    assert not engines.hooks_of("b", "pre_llm_call")
+    engines.moved("a", "b")
+    assert engines.hooks_of("b", "pre_llm_call") == [print]
+    engines.let_go("b")
+    assert not engines.hooks_of("b", "pre_llm_call")
+    assert not engines.commands_of("b")
+
+
+async def test_one_that_is_missing_says_why(tmp_path: Path) -> None:
+    engines = EngineSource("nothing", PluginManager(), FakeClock())
+    await engines.prepare()
+    assert not engines.works
+    assert await engines.make("a") is None
+    (line,) = engines.troubles()
+    assert "context.engine nothing is not used: no enabled plugin offers 'nothing'" in line
+    assert engines.summary() == "built-in, in place of nothing"
+    builtin = EngineSource("compressor", PluginManager(), FakeClock())
+    assert (builtin.troubles(), builtin.summary(), builtin.works) == ([], "", False)
+
+
+def test_tools_in_any_form() -> None:
+    wrapped = {"type": "function", "function": LOOK_UP}
+    odd = {"name": "odd", "parameters": [1]}
+    given = [wrapped, LOOK_UP, odd, {"name": ""}, {"name": "a b"}, {}, 7, None, {"function": 3}]
+    found = schemas_of(given)
+    assert [tool.name for tool in found] == ["look_up", "odd"]
+    assert all(tool.parameters["type"] == "object" for tool in found)
+    assert schemas_of(None) == schemas_of({"name": "x"}) == ()
+
+
+def test_the_list_of_sessions_can_only_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    missing = SessionDb(path)
+    assert missing.get_session("s_1") is None
+    assert missing.list_sessions() == []
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE sessions (id, started_at)")
+        database.execute("INSERT INTO sessions VALUES ('s_1', 1.0), ('s_2', 2.0)")
+    database.close()
+    assert missing.get_session("s_1") == {"id": "s_1", "started_at": 1.0}
+    assert [row["id"] for row in missing.list_sessions(1)] == ["s_2"]
+    assert missing.get_session("'; DROP TABLE sessions; --") is None
