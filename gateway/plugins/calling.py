@@ -27,6 +27,8 @@ MANY = 200
 """Threads, for all plugins together."""
 HANGING_AT_MOST = 2
 """Calls of one thing that may be left behind before it is not called any more."""
+PATIENCE_SECONDS = 0.25
+"""A call that takes longer is not waited for by those behind it."""
 _TRACES = 3
 """So often an exception of one thing is logged with its trace; then by name only."""
 
@@ -122,12 +124,17 @@ class _Chain:
         self.at = 0
         """The step that runs, or runs next."""
         self.since = now()
-        self.outcomes: list[tuple[Step, Any]] = []
+        self.end = len(steps)
+        """So many of them are its own; others were taken over by another chain."""
+        self.outcomes: list[Any] = []
         """What each step gave, in their order; a `Raised` for one that raised."""
 
     def run(self) -> None:
         """On a thread of plugins."""
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
+            with self._lock:
+                if number >= self.end:
+                    return
             outcome: Any = None
             problem: BaseException | None = None
             try:
@@ -141,7 +148,7 @@ class _Chain:
                 if self._left:
                     step.callee.came_back()
                     return
-                self.outcomes.append((step, outcome))
+                self.outcomes.append(outcome)
                 self.at += 1
                 self.since = self._now()
             if problem is not None:
@@ -157,10 +164,17 @@ class _Chain:
                 waits.cancel()
         return waits.result()
 
+    def keep_to(self, at: int) -> bool:
+        """If it is still at this step, it is its last one."""
+        with self._lock:
+            if self.at == at:
+                self.end = at + 1
+            return self.at == at
+
     def leave(self, at: int) -> bool:
         """Leave it behind if it is still at this step; then nothing more of it counts."""
         with self._lock:
-            if self.at != at or self.at == len(self.steps):
+            if self.at != at or self.at >= self.end:
                 return False
             self._left = True
             waits = self._waits
@@ -214,53 +228,65 @@ class PluginCalls:
         One that misses its deadline is left out, and so are those that the time was too short for
         and those that hang already.
         """
-        left = [step for step in steps if not step.callee.hangs]
         end = self._clock.monotonic() + all_seconds
-        outcomes: list[tuple[Step, Any]] = []
-        while left and self._clock.monotonic() < end:
-            chain = _Chain(left, self._loops, self._clock.monotonic)
-            future = self._threads.submit(chain.run)
-            try:
-                done = await self._watch(chain, future, each_seconds, end)
-            except asyncio.CancelledError:
-                if not future.cancel():
-                    _leave_running(chain, each_seconds)
-                raise
-            outcomes += chain.outcomes
-            left = left[done:]
-        if left:
-            names = [f"{step.callee.plugin}: {step.callee.what}" for step in left]
-            log.warning("plugins were not called: no time left", extra={"what": names})
-        return outcomes
+        given: dict[int, Any] = {}
+        await self._from(0, steps, given, each_seconds, end)
+        return [(step, given[n]) for n, step in enumerate(steps) if n in given]
 
-    async def _watch(
-        self, chain: _Chain, future: Future[None], each_seconds: float, end: float
-    ) -> int:
-        """Until it is done or left behind; how many steps are dealt with."""
+    async def _from(
+        self, first: int, steps: Sequence[Step], given: dict[int, Any], each: float, end: float
+    ) -> None:
+        """Call them from this one on, and note what they gave by their numbers.
+
+        As long as they are quick, one thread calls them in a row. One that is not goes on alone,
+        and the others do not wait for it.
+        """
+        due = [n for n in range(first, len(steps)) if not steps[n].callee.hangs]
+        if not due or self._clock.monotonic() >= end:
+            names = [f"{steps[n].callee.plugin}: {steps[n].callee.what}" for n in due]
+            if names:
+                log.warning("plugins were not called: no time left", extra={"what": names})
+            return
+        chain = _Chain([steps[n] for n in due], self._loops, self._clock.monotonic)
+        future = self._threads.submit(chain.run)
         waiting = asyncio.wrap_future(future)
+        others: asyncio.Task[None] | None = None
         try:
-            while True:
-                at, until = chain.at, min(chain.since + each_seconds, end)
+            while not waiting.done():
+                at = chain.at
+                patience = each if others or at + 1 >= len(due) else PATIENCE_SECONDS
+                until = min(chain.since + patience, end)
                 await wait_all((waiting,), self._clock, until - self._clock.monotonic())
-                if waiting.done():
-                    return len(chain.steps)
-                if self._clock.monotonic() < until:
+                if waiting.done() or self._clock.monotonic() < until:
                     continue
-                if future.cancel():
-                    return 0  # no thread was free for it: nobody of these is to blame
-                if self._clock.monotonic() >= end or chain.at == at:
-                    return _leave_running(chain, each_seconds)
+                if others is None and self._clock.monotonic() < end and chain.keep_to(at):
+                    rest = due[at + 1] if at + 1 < len(due) else len(steps)
+                    coro = self._from(rest, steps, given, each, end)
+                    others = asyncio.ensure_future(coro)
+                elif self._clock.monotonic() >= min(chain.since + each, end):
+                    # If no thread was free for it, nobody of these is to blame.
+                    if not future.cancel():
+                        _leave_running(chain, each)
+                    break
+            if others is not None:
+                await others
+        except asyncio.CancelledError:
+            if not future.cancel():
+                _leave_running(chain, each)
+            raise
         finally:
             waiting.cancel()
+            if others is not None:
+                others.cancel()
+        given.update(zip(due, chain.outcomes, strict=False))
 
 
-def _leave_running(chain: _Chain, seconds: float) -> int:
-    """Leave it behind wherever it is; how many steps are dealt with."""
-    while (at := chain.at) < len(chain.steps):
+def _leave_running(chain: _Chain, seconds: float) -> None:
+    """Leave it behind wherever it is."""
+    while (at := chain.at) < chain.end:
         if chain.leave(at):
             chain.steps[at].callee.left_behind(seconds)
-            return at + 1
-    return len(chain.steps)
+            return
 
 
 def accepted(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class HookDispatch:
         self._manager = manager
         self._calls = calls
         self._own = own
-        self._callees: dict[int, tuple[Hook, dict[str, Callee]]] = {}
+        self._callees: dict[tuple[str | int, str], tuple[Hook, Callee]] = {}
+        """With the hook, so that no other one gets its id."""
 
     def has(self, *names: str) -> bool:
         """Is there a hook of one of these names, for anybody?"""
@@ -138,26 +139,26 @@ class HookDispatch:
         return [*(hook for hook in shared if id(hook) not in replaced), *own]
 
     def _callee(self, hook: Hook, name: str) -> Callee:
-        known = self._callees.get(id(hook))
+        """One for all hooks of a plugin by one name; if it hangs in one it would in the next.
+
+        A conversation's own hooks stand for themselves.
+        """
+        owner = self._owner(hook)
+        key = (owner, name) if owner else (id(hook), name)
+        known = self._callees.get(key)
         if known is None:
             if len(self._callees) >= _MANY:  # those of conversations that are long over
-                self._callees = {
-                    key: value
-                    for key, value in self._callees.items()
-                    if any(callee.hanging for callee in value[1].values())
-                }
-            known = self._callees[id(hook)] = (hook, {})
-        callees = known[1]
-        if name not in callees:
-            callees[name] = Callee(self._owner(hook), f"hook {name}", most_hanging=1)
-        return callees[name]
+                self._callees = {k: v for k, v in self._callees.items() if v[1].hanging}
+            plugin = owner or str(getattr(hook, "__module__", "") or "unknown")
+            known = self._callees[key] = (hook, Callee(plugin, f"hook {name}", most_hanging=1))
+        return known[1]
 
     def _owner(self, hook: Hook) -> str:
         for record in self._manager.records:
             given = record.collected.hooks if record.collected is not None else ()
             if any(other is hook for _, other in given):
                 return record.key
-        return str(getattr(hook, "__module__", "") or "unknown")
+        return ""
 
 
 def _call_of(hook: Hook, occasion: Occasion, copies: _Copies | None) -> Callable[[], Any]:

@@ -65,13 +65,27 @@ async def test_one_that_hangs_is_left_out_and_the_others_are_called(
     assert [given for _, given in outcomes] == [1, True, 3]
 
 
-async def test_all_of_them_together_have_a_deadline() -> None:
+async def test_ten_that_hang_hold_up_nobody_behind_them_and_are_known_at_once() -> None:
     clock, free = FakeClock(), threading.Event()
-    late = callee("hook late")
-    steps = [Step(callee(f"hook {n}"), free.wait) for n in range(4)] + [Step(late, lambda: 1)]
+    hanging = [callee(f"hook {n}") for n in range(10)]
+    steps = [*(Step(one, free.wait) for one in hanging), Step(callee("hook fine"), lambda: 1)]
+    calls, began = PluginCalls(clock), clock.monotonic()
+    task = asyncio.create_task(calls.each(steps, 3, 5))
+    assert [given for _, given in await passing(clock, task, 0.1)] == [1]
+    assert clock.monotonic() - began <= 5.5
+    assert all(one.hangs for one in hanging)
+    now = clock.monotonic()
+    assert [given for _, given in await calls.each(steps, 3, 5)] == [1]
+    assert clock.monotonic() == now
+    free.set()
+
+
+async def test_all_of_them_together_have_a_deadline() -> None:
+    clock, free, late = FakeClock(), threading.Event(), callee("hook late")
+    steps = [Step(callee(f"hook {n}"), free.wait) for n in range(40)] + [Step(late, lambda: 1)]
     began = clock.monotonic()
     task = asyncio.create_task(PluginCalls(clock).each(steps, 3, 5))
-    assert await passing(clock, task, 0.5) == []
+    assert await passing(clock, task, 0.25) == []
     assert clock.monotonic() - began <= 6
     assert not late.hangs  # not called, so not to blame
     free.set()
