@@ -173,7 +173,7 @@ class LosslessEngine(ContextEngine):
             vault,
             conversation,
             Summariser(self._ask or ask_side_model(self._options.summary_timeout_seconds)),
-            sizes_for(self.threshold_tokens, self._options),
+            sizes_for(self._room(items, current_tokens), self._options),
             self._options.fanout,
             self._now(),
             focus=focus_topic or "",
@@ -186,6 +186,11 @@ class LosslessEngine(ContextEngine):
             return messages
         self.compression_count += 1
         return [dict(item.message) for item in result]
+
+    def _room(self, items: Sequence[Item], current_tokens: int | None) -> int:
+        """What of the threshold the list may take: every prompt carries more than messages."""
+        beside = max(0, (current_tokens or 0) - _size(items))
+        return max(self.threshold_tokens // 4, self.threshold_tokens - beside)
 
     def _seen(
         self, messages: Sequence[Mapping[str, Any]], *, complete: bool = True

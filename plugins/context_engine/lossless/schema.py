@@ -135,9 +135,14 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _refuse_others(database: sqlite3.Connection, file: Path) -> None:
-    version = _version(database)
-    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    database.execute("BEGIN")  # all of it at one moment: somebody else may be making the tables
+    try:
+        tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+        version = _version(database)
+        owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+    finally:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
     if version == 0 and owner == 0 and tables == 0:
         return
     if owner != APPLICATION_ID:

@@ -85,6 +85,17 @@ def test_bookkeeping_is_carried_and_new_messages_have_none(tmp_path: Path) -> No
             assert not any(key.startswith("_") for key in message)
 
 
+def test_what_every_prompt_carries_beside_the_list_leaves_less_room(tmp_path: Path) -> None:
+    before = talk(60)
+    kept: list[int] = []
+    for beside in (0, 3000, 50_000):
+        engine = started(tmp_path / str(beside))
+        after = engine.compress(before, current_tokens=size(before) + beside)
+        kept.append(size(after))
+    assert kept[0] > kept[1] > kept[2]
+    assert kept[1] + 3000 < engine.threshold_tokens
+
+
 def test_a_short_list_is_given_back_as_it_is(tmp_path: Path) -> None:
     engine = started(tmp_path)
     before = talk(2)

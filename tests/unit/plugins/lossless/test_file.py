@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,27 @@ def test_it_registers_with_its_settings(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_wrong_setting_is_named(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"lossless\.{name} is .*it has to be a number from"):
         options_from(lambda key, usual: value if key == name else usual)
+
+
+def test_a_file_that_many_make_at_once_is_made_once(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    begin = threading.Barrier(8)
+
+    def make(file: Path) -> None:
+        begin.wait()
+        try:
+            connect(file).close()
+        except BaseException as exc:
+            failures.append(exc)
+
+    for number in range(15):
+        file = tmp_path / str(number) / "lossless.db"
+        threads = [threading.Thread(target=make, args=(file,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
 
 
 def test_without_any_home_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
