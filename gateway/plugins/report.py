@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gateway.plugins.discovery import Role
+from gateway.plugins.hook_names import never_called
 from gateway.plugins.manager import PluginRecord, PluginState
 from gateway.plugins.settings import PluginSettings
 
@@ -31,6 +32,7 @@ def row(record: PluginRecord) -> Row:
         "gives": given.gives() if given is not None else [],
         "remarks": list(record.remarks),
         "without_effect": list(given.without_effect) if given is not None else [],
+        "never_called": never_called(name for name, _ in given.hooks) if given is not None else [],
         "trace": list(record.trace),
     }
 
@@ -90,6 +92,8 @@ def in_words(about: Row) -> str:
     lines += [f"  note: {line}" for line in about["remarks"]]
     if about["without_effect"]:
         lines.append(f"  without effect here: {', '.join(about['without_effect'])}")
+    if about.get("never_called"):
+        lines.append(f"  hooks that are never called here: {', '.join(about['never_called'])}")
     if about["trace"]:
         lines += ["  the end of what it raised:", *(f"    {line}" for line in about["trace"])]
     return "\n".join(lines)

@@ -26,6 +26,7 @@ BENCHES = (
     "recall",
     "simulation",
     "plugins",
+    "hooks",
     "engine",
     "memory",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from gateway.plugins.hook_companion import MAX_CHARS, HookCompanion
 from gateway.plugins.hooks import HookDispatch
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.manifest import Manifest
+from gateway.plugins.report import in_words, row
 from gateway.plugins.whereabouts import Places
 from gateway.session_context import get_session_env
 from tests.fakes.clock import FakeClock
@@ -219,3 +221,27 @@ async def test_a_hook_that_hangs_holds_up_one_turn_for_its_time_and_no_other() -
     assert task.result() == "the other"
     assert await rig.before() == "the other"  # at once: no time has passed
     free.set()
+
+
+def test_hooks_that_have_no_moment_here_are_listed() -> None:
+    one = record("plug", {"pre_llm_call": print, "subagent_stop": print, "nonsense": print})
+    about = row(one)
+    assert about["never_called"] == ["subagent_stop", "nonsense"]
+    assert "never called here: subagent_stop, nonsense" in in_words(about)
+
+
+async def test_names_are_resolved_and_others_answered_beside_ten_that_hang() -> None:
+    free = threading.Event()
+    hanging = Rig(pre_llm_call=lambda: free.wait())
+    hanging.manager.hooks["pre_llm_call"] *= 10
+    asking = asyncio.create_task(hanging.before())
+    other = Rig(pre_llm_call=lambda: "at once")
+    async with asyncio.timeout(5):
+        for _ in range(20):
+            assert await other.before() == "at once"
+            loop = asyncio.get_running_loop()
+            assert await loop.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM)
+    assert not asking.done()
+    free.set()
+    await hanging.clock.advance(10)
+    await asking
