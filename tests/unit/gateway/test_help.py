@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
 
@@ -30,6 +31,13 @@ def test_it_reads_like_the_others(command: Command) -> None:
     assert command.help[0].islower()
     assert not command.help.endswith(".")
     assert "\n" not in command.help
+
+
+@each
+def test_the_readme_has_it(command: Command) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    usage = f" {command.usage}" if command.usage else ""
+    assert f"`/{command.name}{usage}`" in readme.replace("\\|", "|")
 
 
 def test_no_two_say_the_same() -> None:

@@ -393,6 +393,12 @@ class TestCommandLine:
                     waiting += [(f"{name} {key}", one) for key, one in action.choices.items()]
         assert len(waiting) > 20
 
+    def test_the_readme_has_every_command(self) -> None:
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        subs = next(a for a in build_parser()._actions if isinstance(a.choices, dict))
+        missing = [name for name in subs.choices if f"`posthouse {name}" not in readme]
+        assert missing == []
+
     def test_without_a_command_the_help_is_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([]) == 2
         assert "posthouse demo" in capsys.readouterr().err
