@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,7 +66,10 @@ class McpServers:
             self._show(server, _remembered(server, known.get(server.name)))
 
     async def start(self) -> None:
-        """Begin to reach them; returns at once."""
+        """Begin to reach them; waits for none."""
+        gone = [name for name in self._facts.read() if name not in self._keepers]
+        if gone:
+            await self._remember(dict.fromkeys(gone))
         for name, keeper in self._keepers.items():
             self._tasks.spawn(keeper.run(), name=f"mcp server {name}")
 
@@ -125,9 +128,11 @@ class McpServers:
                 extra={"server": server.name, "tools": list(self._left_out[server.name][:NAMED])},
             )
         record = {"way": _fingerprint(server), "tools": as_record(found)}
+        await self._remember({server.name: record})
+
+    async def _remember(self, changes: Mapping[str, Any]) -> None:
         async with self._writing:
-            update: Callable[[], None] = partial(self._facts.update, {server.name: record})
-            await in_daemon_thread(update, "mcp-remember")
+            await in_daemon_thread(partial(self._facts.update, changes), "mcp-remember")
 
 
 def _unknown(server: ServerSettings, offered: set[str]) -> list[str]:

@@ -13,7 +13,7 @@ from agent.daemon_threads import DaemonThreads
 from agent.ports import Clock
 from agent.store_ports import Archive
 from gateway.commands.registry import ALIASES, COMMANDS
-from gateway.config.environment import environment, set_up_for_plugins
+from gateway.config.environment import environment, set_up_for_plugins, values_to_hide
 from gateway.config.models import Config
 from gateway.plugins.compat import lend_names
 from gateway.plugins.discovery import Found, in_folders
@@ -136,7 +136,8 @@ class PluginHouse:
     def _prepare(self) -> list[str]:
         said = self._config.model_dump(mode="json", exclude_unset=True)
         return self.facade.prepare(
-            {**said, **self._around.plugin_sections}, self._around.secrets.values()
+            {**said, **self._around.plugin_sections},
+            [*self._around.secrets.values(), *values_to_hide(self._config, self._around.env)],
         )
 
     def loader(self) -> PluginLoader:

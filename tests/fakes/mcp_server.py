@@ -102,13 +102,14 @@ def demo() -> MCPServer:
 
 
 def serve_http() -> None:
-    """On loopback; the first line of output tells the port."""
+    """On loopback, at the port of the second argument; the first line of output tells it."""
     import socket
 
     import uvicorn
 
     with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", int(sys.argv[2])))
         listening.listen()
         print(listening.getsockname()[1], flush=True)
         app = demo().streamable_http_app()
@@ -116,7 +117,7 @@ def serve_http() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["http"]:
+    if sys.argv[1:2] == ["http"]:
         serve_http()
     else:
         if note := os.environ.get("DEMO_PID_FILE"):

@@ -9,10 +9,15 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.clock import SystemClock
+from agent.media.pictures import PictureMaker
+from agent.messages import ToolCall, text_of
+from agent.ports import ToolContext
 from agent.tools.mcp.connecting import connect
 from agent.tools.mcp.nouns import (
     Answer,
@@ -26,6 +31,12 @@ from agent.tools.mcp.nouns import (
     StdioWay,
     TextPiece,
 )
+from agent.tools.mcp.process import LAUNCHER
+from agent.tools.mcp.results import Teller
+from agent.tools.registry import ToolRegistry
+from gateway.mcp.servers import McpServers
+from gateway.windows.remembered import RememberedFacts
+from storage.memory_attachments import MemoryAttachments
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
@@ -50,6 +61,10 @@ def runs(pid: int) -> bool:
     return stat.rpartition(b")")[2].split()[0] != b"Z"
 
 
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 async def gone(pid: int, seconds: float = 5.0) -> None:
     until = time.monotonic() + seconds
     while runs(pid):
@@ -58,10 +73,12 @@ async def gone(pid: int, seconds: float = 5.0) -> None:
 
 
 @asynccontextmanager
-async def http_server() -> AsyncIterator[tuple[ServerSettings, asyncio.subprocess.Process]]:
+async def http_server(
+    port: int = 0,
+) -> AsyncIterator[tuple[ServerSettings, asyncio.subprocess.Process]]:
     """A real server over HTTP, on loopback."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.fakes.mcp_server", "http"),
+        *(sys.executable, "-m", "tests.fakes.mcp_server", "http", str(port)),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -172,6 +189,70 @@ async def test_one_that_ends_in_a_call_over_http_is_lost() -> None:
                 await connection.call("add", {"a": 1, "b": 2}, 5)
             with pytest.raises(ServerFailed):
                 await staying
+
+
+async def test_servers_that_die_are_back_and_their_tools_never_leave(tmp_path: Path) -> None:
+    tools = ToolRegistry([])
+    clock = SystemClock()
+    async with http_server() as (settings, process):
+        assert isinstance(settings.way, HttpWay)
+        port = int(settings.way.url.split(":")[2].split("/")[0])
+        near = replace(program("mcp_server"), name="near")
+        teller = Teller(MemoryAttachments(clock), PictureMaker())
+        facts = RememberedFacts(tmp_path / "mcp.json")
+        servers = McpServers([near, replace(settings, name="far")], tools, teller, facts, clock)
+
+        async def shows(*words: str) -> None:
+            async with asyncio.timeout(15):
+                while not all(w in servers.summary() for w in words):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+        async def run(name: str) -> str:
+            call: ToolCall = {
+                "id": "c",
+                "type": "function",
+                "function": {"name": name, "arguments": "{}"},
+            }
+            context = ToolContext("c", "test:1", True, "t")
+            return text_of((await tools.run(call, context)).message["content"])
+
+        await servers.start()
+        await shows("near: running", "far: running")
+        known = tools.schemas
+        assert len(known) == 18
+        assert "the connection to it broke" in await run("mcp__near__dies")
+        process.kill()
+        assert "no answer of the server far" in await run("mcp__far__told")
+        await shows("far: retrying")
+        assert tools.schemas == known
+        async with http_server(port):
+            await shows("near: running", "far: running")
+            assert tools.schemas == known
+            assert (await run("mcp__near__told")).startswith("None False")
+            assert (await run("mcp__far__told")).startswith("None False")
+            await servers.close()
+    assert set(facts.read()) == {"near", "far"}
+
+
+async def test_a_program_dies_with_whoever_is_killed() -> None:
+    parent = (
+        "import os, subprocess, sys, time\n"
+        f"child = [sys.executable, '-I', '-S', {str(LAUNCHER)!r}, str(os.getpid()),\n"
+        "  sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "print(subprocess.Popen(child, stdout=subprocess.DEVNULL).pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", parent, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    child = int(await process.stdout.readline())
+    async with asyncio.timeout(5):
+        while "launcher" in command_line(child):  # noqa: ASYNC110 - until it is the other program
+            await asyncio.sleep(0.01)
+    process.kill()
+    await process.wait()
+    await gone(child)
 
 
 async def test_what_goes_wrong_in_the_block_is_not_the_servers_fault() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ConfigError
-from agent.tools.mcp.nouns import HttpWay, ServerSettings, StdioWay
+from agent.tools.mcp.connecting import connect
+from agent.tools.mcp.nouns import HttpWay, ServerHopeless, ServerSettings, StdioWay
 from gateway.cli.config import _redacted
 from gateway.config.environment import Home, Secrets, values_to_hide
 from gateway.config.loading import parse_config
@@ -131,6 +135,30 @@ def test_what_is_missing_leaves_its_server_out_and_it_is_said(tmp_path: Path) ->
     assert found.missing_programs == ("agent.tools.mcp.b: there is no program 'no-such-program'",)
     assert [server.name for server in found.servers] == ["b", "c", "d"]
     assert found.has_programs
+
+
+def test_without_the_package_it_is_said_and_nothing_else_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = plan("docs: {command: sh}", tmp_path)
+    assert found.problems == (
+        "agent.tools.mcp is set, but the package mcp is not installed: pip install "
+        "'posthouse[mcp]'",
+    )
+    with pytest.raises(ServerHopeless, match="is not installed"):
+        asyncio.run(connect(found.servers[0]).__aenter__())
+
+
+def test_the_package_is_loaded_by_the_first_server_only() -> None:
+    script = (
+        "import gateway.wiring.assembling, gateway.wiring.mcp, sys\n"
+        "print({'mcp', 'mcp_types', 'jsonschema', 'httpx2'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize(
