@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import os
 import sys
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from agent.clock import SystemClock
 from agent.media.pictures import PictureMaker
@@ -253,6 +255,67 @@ async def test_a_program_dies_with_whoever_is_killed() -> None:
     process.kill()
     await process.wait()
     await gone(child)
+
+
+def answers(kind: str) -> web.Response:
+    """What a server elsewhere may answer instead of the protocol."""
+    head = b'{"jsonrpc": "2.0", "id": 1, "result": {"tools": "'
+    match kind:
+        case "big":
+            return web.Response(body=head + b"x" * 9_000_000, content_type="application/json")
+        case "bomb":
+            packed = gzip.compress(head + b"x" * 50_000_000)
+            heads = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+            return web.Response(body=packed, headers=heads)
+        case "denied":
+            return web.Response(status=401, text="who are you?")
+        case "page":
+            return web.Response(text="<html>", content_type="text/html")
+        case "elsewhere":
+            return web.Response(status=307, headers={"Location": "http://192.0.2.1/mcp"})
+        case "event":
+            body = b"data: " + b"x" * 9_000_000 + b"\n\n"
+            return web.Response(body=body, content_type="text/event-stream")
+        case _:
+            return web.Response(text="{]", content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("big", "more than 8,000,000 bytes"),
+        ("bomb", "a compressed answer"),
+        ("denied", "it answers with HTTP 401"),
+        ("page", "text/html"),
+        ("elsewhere", "192.0.2.1"),
+        ("event", ""),
+        ("nonsense", ""),
+    ],
+)
+async def test_what_is_no_server_elsewhere_is_said_and_bounded(kind: str, why: str) -> None:
+    seen: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return answers(kind)
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    way = HttpWay(f"http://127.0.0.1:{port}/mcp", {"Authorization": "Bearer t"})
+    try:
+        async with asyncio.timeout(5):
+            with pytest.raises(ServerFailed) as failed:
+                async with connect(ServerSettings("far", way)):
+                    pass
+    finally:
+        await runner.cleanup()
+    assert why in str(failed.value), str(failed.value)
+    assert set(seen) == {"Bearer t"}
 
 
 async def test_what_goes_wrong_in_the_block_is_not_the_servers_fault() -> None:
