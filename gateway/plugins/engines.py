@@ -110,7 +110,7 @@ class EngineSource:
             try:
                 own = await self._made(record)
             except EngineError as exc:
-                self._refuse(str(exc))
+                self.refused(str(exc))
                 return None
         if own.collected is not None:
             self._own[conversation_id] = own.collected
@@ -128,8 +128,8 @@ class EngineSource:
             self._on_tools()
 
     def refused(self, why: str) -> None:
-        """An engine that was made turned out to be of no use in its conversation."""
-        self._refuse(why)
+        """One conversation could not have an engine of its own, or it is of no use there."""
+        self._say(why, f"context.engine {self.name} does not work in every conversation")
 
     # --- what an engine registered beside itself, for its conversation only -----------------------
 
@@ -186,7 +186,10 @@ class EngineSource:
             waiting.cancel()
 
     def _refuse(self, why: str) -> None:
-        text = f"context.engine {self.name} is not used: {why}; {IN_ITS_PLACE}"
+        self._say(why, f"context.engine {self.name} is not used")
+
+    def _say(self, why: str, what: str) -> None:
+        text = f"{what}: {why}; {IN_ITS_PLACE}"
         if text != self._trouble:
             log.error("context engine refused", extra={"engine": self.name, "reason": why})
         self._trouble = text

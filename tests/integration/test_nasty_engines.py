@@ -218,3 +218,25 @@ def compress(self, messages, **more): return [{'role': 'user', 'content': 'S'}, 
     async with where:
         assert await where.say("hello") == ["fine"]
         assert "nasty is not used" in (await where.say("/status"))[0]
+
+
+async def test_one_that_is_of_no_use_in_one_conversation(
+    tmp_path: Path, server: AnthropicServer
+) -> None:
+    more = """
+def update_model(self, model, context_length, **more):
+    global told
+    told += 1
+    if told == 2: raise OSError("the disk is full")
+    self.context_length, self.threshold_tokens = context_length, 8000
+"""
+    where = house(tmp_path, server, more)
+    code = tmp_path / "home" / "plugins" / "context_engine" / "nasty" / "__init__.py"
+    code.write_text("told = 0\n" + code.read_text())
+    async with where:
+        for chat in ("11", "12", "13"):
+            assert await where.say("hello", chat) == ["fine"]
+        status = (await where.say("/status"))[0]
+        assert "nasty does not work in every conversation" in status
+        assert "failed (OSError); the built-in compressor works in its place" in status
+    assert sys.modules["plugins.context_engine.nasty"].told == 3  # the third one is not given up

@@ -1,22 +1,21 @@
-"""Owns what somebody else's engine is told and asked in one conversation: order, kwargs, copies."""
+"""Owns the life of somebody else's engine in one conversation: what it is told, in which order."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.compaction.host.foreign_compressing import ForeignCompressing
 from agent.compaction.host.foreign_extras import ForeignExtras
-from agent.compaction.host.foreign_lists import copied, looked_at, pruned_by
-from agent.compaction.plan.adoption import Checked
+from agent.compaction.host.foreign_lists import copied
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
 from agent.errors import EngineError
-from agent.messages import Row
-from agent.ports import Clock, CompactionTrigger
-from agent.sessions import LoadedSession, Session, SessionPrefix
+from agent.ports import Clock
+from agent.sessions import LoadedSession, Session
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,6 @@ class ForeignEngine:
         """
         self.engine = engine
         self.host = EngineHost(engine, threads, clock, name=name)
-        self._timeout_seconds = timeout_seconds
         self._facts = facts or HostFacts()
         self._window = window
         self._told_window = 0
@@ -81,6 +79,7 @@ class ForeignEngine:
         self._awaits_usage = False
         self._unsaid: dict[str, Any] | None = None
         self.extras = ForeignExtras(self.host, lambda: self.window_tokens)
+        self.compressing = ForeignCompressing(self.host, self.mind_the_window, timeout_seconds)
 
     @property
     def window_tokens(self) -> int:
@@ -110,7 +109,12 @@ class ForeignEngine:
         """The provider named a smaller window; the engine hears of it before it is used again."""
         self._lowered = limit_tokens
 
-    async def _mind_the_window(self, model: str) -> None:
+    async def mind_the_window(self, model: str) -> None:
+        """Before it decides anything: another window than it was told is told now.
+
+        Raises:
+            EngineError: It failed, or it is busy.
+        """
         wanted = self.window_tokens
         known = self._told_window or self.host.context_length
         if wanted != known and wanted > 0:
@@ -256,97 +260,3 @@ class ForeignEngine:
         figures, self._unsaid = self._unsaid, None
         if figures is not None:
             await self.host.tell("update_from_response", figures)
-
-    # --- compressing -----------------------------------------------------------------------------
-
-    async def wants(
-        self, tokens: int, trigger: CompactionTrigger, prefix: SessionPrefix
-    ) -> tuple[bool, str | None]:
-        """Does it want to compress a prompt of this size; if not although it should: why not.
-
-        Raises:
-            EngineError: It failed, or it is busy.
-        """
-        await self._mind_the_window(prefix.model)
-        engine = self.engine
-
-        def work() -> tuple[bool, str | None]:
-            if trigger == "preflight":
-                if engine.should_defer_preflight_to_real_usage(tokens):
-                    return False, None
-                cooldown = getattr(engine, "get_active_compression_failure_cooldown", None)
-                if callable(cooldown) and cooldown():
-                    return False, None
-            answer: Any = engine.should_compress_info(tokens)
-            if isinstance(answer, tuple) and len(answer) == 2:
-                return bool(answer[0]), answer[1] if isinstance(answer[1], str) else None
-            return bool(answer), None
-
-        wanted: tuple[bool, str | None] = await self.host.run(
-            work, "should_compress", QUICK_SECONDS
-        )
-        return wanted
-
-    async def has_content(self, rows: Sequence[Row]) -> bool:
-        """Is there anything that it could shorten? Asked where somebody wants it to."""
-        if self.host.inherits("has_content_to_compress"):
-            return True
-        found = await self.host.run(
-            lambda: self.engine.has_content_to_compress(copied(rows)),
-            "has_content_to_compress",
-            QUICK_SECONDS,
-        )
-        return bool(found)
-
-    async def only_cleans_up(self, rows: Sequence[Row]) -> bool:
-        """Would `compress` do less than a compression, so that the memory need not be asked?"""
-        if self.host.inherits("pending_compression_operation"):
-            return False
-        operation = await self.host.run(
-            lambda: self.engine.pending_compression_operation(copied(rows)),
-            "pending_compression_operation",
-            QUICK_SECONDS,
-        )
-        return bool(operation == "sanitize")
-
-    async def compress(
-        self,
-        rows: Sequence[Row],
-        prefix: SessionPrefix,
-        *,
-        tokens: int,
-        focus: str | None,
-        force: bool,
-        memory: str,
-    ) -> Checked:
-        """What it makes of a list, looked at.
-
-        Raises:
-            EngineError: It failed, it is busy, or it gave back what nobody can look at.
-        """
-        await self._mind_the_window(prefix.model)
-        keywords = {
-            "current_tokens": tokens,
-            "focus_topic": focus,
-            "force": force,
-            "memory_context": memory,
-        }
-
-        def work() -> Checked:
-            call = self.engine.compress
-            result = call(copied(rows), **accepted_keywords(call, keywords))
-            return looked_at(result, rows)
-
-        checked: Checked = await self.host.run(work, "compress", self._timeout_seconds)
-        return checked
-
-    async def prune_results(self, rows: Sequence[Row], tokens: int) -> Checked | None:
-        """What it makes of old tool results; None: it changed nothing.
-
-        Raises:
-            EngineError: It failed, or it is busy.
-        """
-        pruned: Checked | None = await self.host.run(
-            lambda: pruned_by(self.engine, rows, tokens), "prune_tool_results_only", QUICK_SECONDS
-        )
-        return pruned

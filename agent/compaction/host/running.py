@@ -183,7 +183,7 @@ class EngineRunner:
         """
         foreign, rows = self._foreign, order.loaded.rows
         if foreign is not None:
-            return await foreign.prune_results(rows, order.size.tokens)
+            return await foreign.compressing.prune_results(rows, order.size.tokens)
         pruned: Checked | None = await self._host.run(
             lambda: pruned_by(self.engine, rows, order.size.tokens),
             "prune_tool_results_only",
@@ -263,7 +263,7 @@ class EngineRunner:
         if self._foreign is None:
             return None
         try:
-            wanted, reason = await self._foreign.wants(
+            wanted, reason = await self._foreign.compressing.wants(
                 order.size.tokens, order.trigger, order.loaded.session.prefix
             )
         except EngineError as exc:
@@ -277,12 +277,12 @@ class EngineRunner:
     async def _run_foreign(self, foreign: ForeignEngine, order: Order, current: int) -> Run:
         rows = order.loaded.rows
         try:
-            if order.force and not await foreign.has_content(rows):
+            if order.force and not await foreign.compressing.has_content(rows):
                 return Run(None, order.state, reason="there is nothing to compress")
             memory = ""
-            if order.force or not await foreign.only_cleans_up(rows):
+            if order.force or not await foreign.compressing.only_cleans_up(rows):
                 memory = await memory_text(self._memory, order.loaded, self._clock)
-            checked = await foreign.compress(
+            checked = await foreign.compressing.compress(
                 rows,
                 order.loaded.session.prefix,
                 tokens=current,
