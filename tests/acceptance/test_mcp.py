@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,53 @@ async def test_tools_of_servers_from_start_to_end(world: World, tmp_path: Path) 
     assert code == 0
     assert seconds < 10
     assert not runs(second)
+
+
+async def test_a_stop_reaches_the_server_and_a_new_list_the_next_message(
+    world: World, tmp_path: Path
+) -> None:
+    configure(world, tmp_path / "pids")
+    daemon = await world.run("telegram")
+    await running(daemon)
+    chat = TelegramChat(world)
+    world.anthropic.script(Answer([tool_use("mcp__demo__slow", {"seconds": 60})]))
+    chat.say("take your time")
+    await eventually(
+        lambda: len(world.anthropic.requests) == 1, 20.0, "the first request", alive=daemon
+    )
+    await eventually(
+        lambda: world.database().rows("SELECT 1 FROM messages WHERE role='assistant'"),
+        20.0,
+        "the call",
+        alive=daemon,
+    )
+    await asyncio.sleep(0.5)  # stored, then called
+    chat.say("/stop")
+    await eventually(
+        lambda: any("topped" in text for text in chat.shown()), 5.0, "the stop", seen=chat.shown
+    )
+    world.anthropic.script(
+        Answer([tool_use("mcp__demo__told", {})]),
+        Answer([tool_use("mcp__demo__grows", {})]),
+        "it has grown",
+    )
+    chat.say("what was stopped?")
+    await eventually(
+        lambda: "it has grown" in chat.shown(), 20.0, "the answer", alive=daemon, seen=chat.shown
+    )
+    results = [str(row["content"]) for row in world.database().originals("tool")]
+    assert results[-2].endswith("['slow']")
+    await eventually(
+        lambda: "demo: running (10 tools)" in servers(daemon), 10.0, "the list", alive=daemon
+    )
+    chat.say("and now?")
+    await answered(chat, "reply to: and now?", daemon)
+    chat.say("and then?")
+    await answered(chat, "reply to: and then?", daemon)
+    refrozen = [line for line in daemon.log_lines() if line.get("message") == "refrozen"]
+    assert [line["changed"] for line in refrozen] == ["tools"]
+    code, _ = await daemon.terminate()
+    assert code == 0
 
 
 async def test_a_check_says_what_is_missing_and_starts_nothing(
