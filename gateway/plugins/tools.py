@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agent.errors import ToolError
@@ -16,6 +17,8 @@ from gateway.plugins.calling import (
     Callee,
     CallFailed,
     PluginCalls,
+    Raised,
+    Step,
     StillHangs,
     TookTooLong,
     accepted,
@@ -29,6 +32,7 @@ SECONDS = 120.0
 """For one call."""
 CHECK_SECONDS = 3.0
 """For the question whether a tool can work."""
+ALL_CHECKS_SECONDS = 10.0
 MAX_RESULT_CHARS = 1_000_000
 """Kept of a result; what the model is sent is capped by the registry."""
 MAX_SCHEMA_CHARS = 32_000
@@ -134,8 +138,7 @@ async def ready_tools(
     ready: list[ForeignTool] = []
     overriding: set[str] = set()
     left_out: list[str] = []
-    for tool in given:
-        why, schema = await _looked_at(tool, calls, env)
+    for tool, (why, schema) in zip(given, await _looked_at(given, calls, env), strict=True):
         if not why and len(ready) >= MAX_TOOLS:
             why = f"there are {MAX_TOOLS} tools of plugins already"
         if why or schema is None:
@@ -152,21 +155,38 @@ async def ready_tools(
 
 
 async def _looked_at(
-    tool: PluginTool, calls: PluginCalls, env: Mapping[str, str]
-) -> tuple[str, ToolSchema | None]:
-    """(why it can not be offered, what the model is told of it)."""
+    tools: Sequence[PluginTool], calls: PluginCalls, env: Mapping[str, str]
+) -> list[tuple[str, ToolSchema | None]]:
+    """For each: (why it can not be offered, what the model is told of it). All on one thread."""
+    steps = [
+        Step(Callee(tool.plugin, f"check of tool {tool.name}"), partial(_checked, tool, env))
+        for tool in tools
+    ]
+    answers = {
+        id(step): answer
+        for step, answer in await calls.each(steps, CHECK_SECONDS, ALL_CHECKS_SECONDS)
+    }
+    found: list[tuple[str, ToolSchema | None]] = []
+    for step in steps:
+        answer = answers.get(id(step))
+        if answer is None:
+            found.append((f"{step.callee.what} took longer than {CHECK_SECONDS:g} s", None))
+        else:
+            found.append((str(answer), None) if isinstance(answer, Raised) else answer)
+    return found
+
+
+def _checked(tool: PluginTool, env: Mapping[str, str]) -> tuple[str, ToolSchema | None]:
+    """On the plugin's thread."""
     unset = [name for name in tool.requires_env if not env.get(name, "").strip()]
     if unset:
         return f"environment variables are not set: {', '.join(unset)}", None
-    callee = Callee(tool.plugin, f"check of tool {tool.name}")
-    try:
-        schema: ToolSchema | None = await calls.one(callee, lambda: schema_of(tool), CHECK_SECONDS)
-        if schema is None:
-            return "its schema is no JSON schema of an object", None
-        works = tool.check is None or await calls.one(callee, tool.check, CHECK_SECONDS, then=bool)
-    except CallFailed as exc:
-        return str(exc), None
-    return ("" if works else "its own check says that it can not work now"), schema
+    schema = schema_of(tool)
+    if schema is None:
+        return "its schema is no JSON schema of an object", None
+    if tool.check is not None and not tool.check():
+        return "its own check says that it can not work now", None
+    return "", schema
 
 
 def schema_of(tool: PluginTool) -> ToolSchema | None:

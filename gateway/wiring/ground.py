@@ -41,7 +41,8 @@ class Ground:
     @property
     def foreign_policies(self) -> Mapping[str, PlatformPolicy]:
         """Who may talk on the platforms of plugins."""
-        return self.plugins.gifts.foreign.policies if self.plugins is not None else {}
+        foreign = self.plugins.gifts.foreign if self.plugins is not None else None
+        return foreign.policies if foreign is not None else {}
 
     def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What of plugins has to be told of the daemon's end, by name."""

@@ -116,7 +116,8 @@ async def build_platforms(
             menu=menu,
             remembered=store,
         )
-    return {**platforms, **(plugins.gifts.foreign.platforms if plugins is not None else {})}
+    theirs = plugins.gifts.foreign if plugins is not None else None
+    return {**platforms, **(theirs.platforms if theirs is not None else {})}
 
 
 def pairing_platforms(config: Config) -> frozenset[str]:

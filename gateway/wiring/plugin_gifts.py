@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent.media.transcription import Transcriber
 from agent.ports import Clock
@@ -14,7 +15,6 @@ from gateway.plugins.calling import PluginCalls
 from gateway.plugins.collected import Hook
 from gateway.plugins.commands import foreign_commands
 from gateway.plugins.engines import EngineSource
-from gateway.plugins.hearing import ForeignTranscriber
 from gateway.plugins.hook_companion import HookCompanion
 from gateway.plugins.hooks import HookDispatch
 from gateway.plugins.loops import PluginLoops
@@ -23,7 +23,9 @@ from gateway.plugins.settings import PluginSettings
 from gateway.plugins.tool_hooks import ToolHooks
 from gateway.plugins.tools import ReadyTools, ready_tools
 from gateway.plugins.whereabouts import Places
-from gateway.wiring.plugin_platforms import ForeignPlatforms, foreign_platforms
+
+if TYPE_CHECKING:
+    from gateway.wiring.plugin_platforms import ForeignPlatforms
 
 SOURCE = "plugins"
 """Of the registry of tools."""
@@ -40,7 +42,8 @@ class Gifts:
     commands: Mapping[str, Command]
     companion: HookCompanion
     """Calls the hooks around turns."""
-    foreign: ForeignPlatforms
+    foreign: ForeignPlatforms | None
+    """None: they brought no platform."""
     transcriber: Transcriber | None = None
     """Of the first plugin that brings one."""
 
@@ -51,7 +54,7 @@ class Gifts:
 
     def troubles(self) -> list[str]:
         """A line for the operator for each thing that is not offered."""
-        return [*self.tools.left_out, *self.foreign.troubles]
+        return [*self.tools.left_out, *(self.foreign.troubles if self.foreign else ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,31 @@ async def gifts_of(
         await ready_tools(manager.tools, calls, places, environment()),
         foreign_commands(manager.commands, calls, engines),
         HookCompanion(hooks, places, clock),
-        foreign_platforms(manager, settings, calls, loops, clock),
-        next((ForeignTranscriber(key, one, calls) for key, one in manager.transcribers), None),
+        _platforms(manager, settings, calls, loops, clock),
+        _transcriber(manager, calls),
     )
+
+
+def _platforms(
+    manager: PluginManager,
+    settings: PluginSettings,
+    calls: PluginCalls,
+    loops: PluginLoops,
+    clock: Clock,
+) -> ForeignPlatforms | None:
+    if not manager.platforms:
+        return None
+    from gateway.wiring.plugin_platforms import (  # noqa: PLC0415 - few plugins bring one
+        foreign_platforms,
+    )
+
+    return foreign_platforms(manager, settings, calls, loops, clock)
+
+
+def _transcriber(manager: PluginManager, calls: PluginCalls) -> Transcriber | None:
+    """Of the first plugin that brings one."""
+    for key, provider in manager.transcribers:
+        from gateway.plugins.hearing import ForeignTranscriber  # noqa: PLC0415 - as above
+
+        return ForeignTranscriber(key, provider, calls)
+    return None
