@@ -60,6 +60,7 @@ class EngineHost:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._running: Future[Any] | None = None
+        self._what = ""
         said = inspect.getattr_static(engine, "name", None)
         self._said_name = name or (said if isinstance(said, str) else "")
         self._read: dict[str, int] = {}
@@ -79,6 +80,11 @@ class EngineHost:
     def busy(self) -> bool:
         """Is a call running, waited for or not?"""
         return self._turn.locked() or self.late
+
+    @property
+    def occupied(self) -> bool:
+        """Is a call running that nobody should wait behind: a compression, or a late one?"""
+        return self.late or (self._turn.locked() and self._what == "compress")
 
     @property
     def threshold_tokens(self) -> int:
@@ -129,6 +135,7 @@ class EngineHost:
                 raise EngineError(
                     f"the context engine {self.name} is still busy with an earlier call"
                 )
+            self._what = what
             self._running = future = self._threads.submit(lambda: self._called(call))
             return await self._outcome(future, what, timeout_seconds)
 

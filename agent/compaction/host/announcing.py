@@ -40,7 +40,7 @@ class Announcer:
         rewritten in its place is another list: nobody knows its size.
         """
         foreign = self._runner.foreign
-        if foreign is None or self._runner.busy:
+        if foreign is None or self._runner.occupied:
             return
         if session.id in self._told:
             if session.id == self._told[-1] and session.revision > self._revision:
@@ -66,7 +66,7 @@ class Announcer:
         """As `at`; and if another chat leads here by now, the engine learns its key."""
         await self.at(session)
         foreign = self._runner.foreign
-        if foreign is None or self._runner.busy or session.id != self._told[-1]:
+        if foreign is None or self._runner.occupied or session.id != self.last_id:
             return
         try:
             key = await self._key_of(session)

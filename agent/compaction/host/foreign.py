@@ -244,10 +244,10 @@ class ForeignEngine:
     # --- usage -----------------------------------------------------------------------------------
 
     async def tell_usage(self, figures: dict[str, Any]) -> None:
-        """What a response really took; an engine that is busy hears of it after its compression."""
+        """What a response really took; one that compresses hears of it behind that."""
         self._unsaid = figures
         self._awaits_usage = False
-        if not self.host.busy:
+        if not self.host.occupied:
             await self.say_usage()
 
     async def miss_usage(self) -> None:

@@ -42,7 +42,7 @@ class ForeignExtras:
 
         Never raises. ``room_tokens``: what may be sent at most, by estimate; 0: nobody knows.
         """
-        if not self.selects or self._host.busy:
+        if not self.selects or self._host.occupied:
             return messages
         budget = self._window()
 

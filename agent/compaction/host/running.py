@@ -143,9 +143,9 @@ class EngineRunner:
         return self._builtin
 
     @property
-    def busy(self) -> bool:
-        """Is the engine at work, waited for or not?"""
-        return self._host.busy
+    def occupied(self) -> bool:
+        """Is the engine at work on something that nobody should wait behind?"""
+        return self._host.occupied
 
     async def run(self, order: Order) -> Run:
         """Let the engine work; the built-in one steps in if the history is proven not to fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 
 from agent.compaction.host.foreign import ForeignEngine, HostFacts
 from agent.compaction.host.session import CompactionSettings, SessionCompactor
-from agent.ports import Usage
+from agent.messages import Draft
+from agent.ports import TurnEnd, Usage
 from tests.fakes.clock import FakeClock
 from tests.fakes.compaction_bench import THREADS, WINDOW, Bench, Foreign, Work
 
 USAGE = Usage(10, 5)
+FINAL = Draft({"role": "assistant", "content": "done"})
 
 
 def halves(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -204,3 +207,48 @@ async def test_a_property_is_read_on_the_engines_thread_only(clock: FakeClock) -
     assert bench.compactor.due(loaded).threshold_tokens == 7000
     assert readers
     assert all(name.startswith("test-engine") for name in readers)
+
+
+async def test_usage_waits_for_a_short_call_and_not_for_a_compression(clock: FakeClock) -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    class Slow(Asked):
+        def on_turn_complete(
+            self, messages: list[dict[str, Any]], usage: Any = None, **_: Any
+        ) -> None:
+            begun.set()
+            assert gate.wait(20)
+            self.asked.append("turn")
+
+        def update_from_response(self, usage: dict[str, Any]) -> None:
+            self.asked.append("usage")
+
+        def compress(self, messages: list[dict[str, Any]], **_: Any) -> list[dict[str, Any]]:  # type: ignore[override]
+            begun.set()
+            assert gate.wait(20)
+            return halves(messages)
+
+    engine = Slow(halves)
+    bench = Bench(clock, engine=engine)
+    loaded = await bench.talk(12)
+    end = TurnEnd("t_1", USAGE, 1)
+    behind = asyncio.ensure_future(bench.compactor.after_turn(loaded, FINAL, end))
+    await asyncio.to_thread(begun.wait, 20)
+    noted = asyncio.ensure_future(bench.compactor.note_usage(loaded, USAGE))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not noted.done()
+    gate.set()
+    await asyncio.gather(behind, noted)
+    assert engine.asked == ["turn", "usage"]
+
+    gate.clear()
+    begun.clear()
+    engine.asked.clear()
+    compressing = asyncio.ensure_future(bench.compactor.compact(loaded, "manual"))
+    await asyncio.to_thread(begun.wait, 20)
+    await bench.compactor.note_usage(loaded, USAGE)  # returns at once, and is told afterwards
+    assert "usage" not in engine.asked
+    gate.set()
+    await compressing
+    assert engine.asked[-1] == "usage"
