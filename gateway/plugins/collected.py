@@ -104,7 +104,7 @@ class Collected:
         found += [f"tool {tool.name}" for tool in self.tools]
         found += [f"/{command.name}" for command in self.commands]
         found += [f"hook {name}" for name in dict.fromkeys(name for name, _ in self.hooks)]
-        found += [f"skill {skill.name}" for skill in self.skills]
+        found += [f"skill {skill.name} (nothing reads it here)" for skill in self.skills]
         found += [f"platform {platform.name}" for platform in self.platforms]
         found += ["transcription"] * bool(self.transcribers)
         return found

@@ -74,7 +74,7 @@ def test_all_that_can_be_registered() -> None:
         "tool w",
         "/lcm",
         "hook pre_llm_call",
-        "skill s",
+        "skill s (nothing reads it here)",
         "platform irc",
     ]
     assert given.tools[0].is_async
