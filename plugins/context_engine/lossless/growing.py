@@ -58,10 +58,7 @@ class Grower:
             found := to_condense(roots, self.sizes, self._fanout, pinned, early=early)
         ) is not None:
             early = False
-            joined = self._node(roots[found.start : found.stop])
-            if joined.tokens >= sum(roots[i].tokens for i in found):
-                break
-            roots[found.start : found.stop] = [joined]
+            roots[found.start : found.stop] = [self._node(roots[found.start : found.stop])]
         return roots
 
     def _node(self, items: Sequence[Item]) -> Item:
