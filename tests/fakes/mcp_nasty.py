@@ -76,6 +76,8 @@ def called(number: Any) -> None:
         case "flood":
             line = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
             raw((json.dumps(line) + "\n").encode() * 3_000)
+        case "many-parts":
+            result = {"content": result["content"] * 100_000}
         case "no-result":
             result = {"content": "five"}
         case "bad-picture":

@@ -121,7 +121,8 @@ async def test_a_real_server(server: ServerSettings, legacy: bool) -> None:
         assert picture.data.startswith(b"\x89PNG")
         broken = await connection.call("broken", {}, 5)
         assert broken.is_error
-        assert len(text(await connection.call("huge", {}, 20))) == 700_000
+        huge = text(await connection.call("huge", {}, 20))
+        assert huge == "x" * 400_000 + "\n[300,000 more characters are left out]"
 
         # What nobody waits for any more is called off on the other side as well.
         with pytest.raises(TimeoutError):
@@ -347,6 +348,13 @@ async def test_one_that_says_too_much_in_one_line_is_left() -> None:
         with pytest.raises(ServerFailed):
             await connection.call("go", {}, 10)
         assert connection.reason == "it wrote a line of more than 8,000,000 bytes"
+
+
+async def test_an_answer_of_very_many_parts_holds_nobody_up() -> None:
+    async with connect(program("mcp_nasty", "many-parts")) as connection:
+        answer = await connection.call("go", {}, 5)
+        assert len(answer.pieces) == 201
+        assert text(answer).endswith("fine [99,800 more parts are left out]")
 
 
 async def test_an_answer_that_is_none() -> None:

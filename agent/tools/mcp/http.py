@@ -8,6 +8,7 @@ import httpx2
 
 from agent.tools.mcp.nouns import HttpWay
 from agent.tools.mcp.trouble import Trouble
+from agent.tools.mcp.weight import LARGE_BYTES, lightened
 
 MAX_BODY_BYTES = 8_000_000
 """One answer, or one event of a stream."""
@@ -36,6 +37,38 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
+class _LightEvents(httpx2.AsyncByteStream):
+    """A stream of events, each line of them without what nobody reads."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = bytearray()
+        async for piece in self._inner:
+            start = len(held)
+            held += piece
+            if held.find(b"\n", start) < 0 and len(held) <= MAX_BODY_BYTES:
+                continue
+            if len(held) > MAX_BODY_BYTES:
+                raise TooMuch(f"an event of more than {MAX_BODY_BYTES:,} bytes")
+            *lines, rest = bytes(held).split(b"\n")
+            held = bytearray(rest)
+            yield b"".join(_light_line(line) + b"\n" for line in lines)
+        yield bytes(held)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _light_line(line: bytes) -> bytes:
+    name, colon, data = line.partition(b":")
+    if len(line) <= LARGE_BYTES or name != b"data":
+        return line
+    light = lightened(data.strip())
+    return name + colon + light if light is not None else b": too much"
+
+
 class _Bounded(httpx2.AsyncBaseTransport):
     def __init__(self, trouble: Trouble) -> None:
         self._inner = httpx2.AsyncHTTPTransport()
@@ -49,18 +82,31 @@ class _Bounded(httpx2.AsyncBaseTransport):
             # Nobody asked for it, and a few bytes may unpack into any number.
             await response.aclose()
             raise httpx2.RemoteProtocolError("a compressed answer", request=request)
-        if response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            return response  # goes on for ever; each event has its bound
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=_BoundedStream(response.stream),
-            extensions=response.extensions,
-        )
+        kind = response.headers.get("content-type", "").lower()
+        if kind.startswith("text/event-stream"):
+            return _like(response, _LightEvents(response.stream))
+        bounded = _like(response, _BoundedStream(response.stream))
+        if not kind.startswith("application/json"):
+            return bounded
+        try:
+            body = await bounded.aread()
+        except TooMuch as exc:
+            raise httpx2.RemoteProtocolError(str(exc), request=request) from exc
+        finally:
+            await bounded.aclose()
+        return _like(response, httpx2.ByteStream(lightened(body) or b""))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _like(response: httpx2.Response, stream: httpx2.AsyncByteStream) -> httpx2.Response:
+    """The same with another body; how long that is shows by itself."""
+    heads = [(k, v) for k, v in response.headers.multi_items() if k.lower() != "content-length"]
+    return httpx2.Response(
+        response.status_code, headers=heads, stream=stream, extensions=response.extensions
+    )
 
 
 def http_client(way: HttpWay, trouble: Trouble) -> httpx2.AsyncClient:

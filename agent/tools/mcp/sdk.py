@@ -47,7 +47,6 @@ from agent.tools.mcp.trouble import Trouble
 MAX_PAGES = 50
 MAX_LISTED = 1_000
 LIST_SECONDS = 30.0
-MAX_PIECES = 200
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.HTTPError, OSError)
 
 for _name in ("mcp", "client"):
@@ -232,7 +231,7 @@ def _problem_of(schema: Mapping[str, Any]) -> str:
 
 
 def _pieces(result: types.CallToolResult) -> Iterator[Piece]:
-    for block in result.content[:MAX_PIECES]:
+    for block in result.content:
         match block:
             case types.TextContent():
                 yield TextPiece(block.text)
@@ -247,8 +246,6 @@ def _pieces(result: types.CallToolResult) -> Iterator[Piece]:
                 yield _data(blob.blob, blob.mime_type or "", str(blob.uri))
             case types.EmbeddedResource():
                 yield TextPiece("[a resource of an unknown kind]")
-    if len(result.content) > MAX_PIECES:
-        yield TextPiece(f"[{len(result.content) - MAX_PIECES} more parts are left out]")
     if result.structured_content is not None and not any(
         isinstance(block, types.TextContent) and block.text.strip() for block in result.content
     ):

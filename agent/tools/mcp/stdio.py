@@ -19,6 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 from agent.tools.mcp.nouns import StdioWay
 from agent.tools.mcp.process import MAX_LINE_BYTES, ServerProcess, started
 from agent.tools.mcp.trouble import Trouble
+from agent.tools.mcp.weight import lightened
 
 MAX_MESSAGES_A_SECOND = 1_000
 """Beyond that it has to wait: others need the loop as well."""
@@ -88,8 +89,11 @@ async def _read(
 
 
 def _message(line: bytes) -> SessionMessage | None:
+    light = lightened(line)
+    if light is None:
+        return None
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(light, by_name=False))
     except (ValueError, RecursionError):
         return None
 
