@@ -18,10 +18,13 @@ from gateway.cli.output import out, plain, table
 from gateway.config.environment import environment, find_config_file, find_home, read_secrets
 from gateway.config.loading import load_config
 from gateway.control import ask, socket_path
+from gateway.plugins.calling import PluginCalls
 from gateway.plugins.discovery import Found
 from gateway.plugins.loading import how_to_get
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.report import Row, in_words, nobody_is_called_so, row
+from gateway.plugins.tools import ready_tools
+from gateway.plugins.whereabouts import Places
 from gateway.wiring.plugins import PluginHouse
 from gateway.wiring.surroundings import Surroundings
 
@@ -92,7 +95,12 @@ async def _checked(house: PluginHouse, name: str) -> Row:
         )
     wanted = [record.found]
     remarks = await house.set_up(wanted, None, noted)
-    about = row(await house.loader().load(record.found))
+    loaded = await house.loader().load(record.found)
+    about = row(loaded)
+    if loaded.collected is not None:
+        calls = PluginCalls(SystemClock())
+        ready = await ready_tools(loaded.collected.tools, calls, Places(), environment())
+        about["remarks"] += ready.left_out
     about["remarks"] += [*remarks, *_not_in_force(house, record, record.found)]
     return about
 

@@ -163,3 +163,20 @@ def test_a_check_of_the_configuration_names_what_is_not_there(
     assert "plugin torn failed: " in text
     assert "plugins.enabled names mem, which is selected by memory.provider: mem" in text
     assert "hermes_plugins.good" not in sys.modules
+
+
+def test_check_says_which_tools_and_hooks_are_of_no_use(
+    capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    code = """
+def register(ctx):
+    for name, check in (("fine", lambda: True), ("shy", lambda: False)):
+        ctx.register_tool(name, "", {"description": "x"}, print, check_fn=check)
+    ctx.register_hook("subagent_stop", print)
+"""
+    write_plugin(home / "plugins", "tools", code)
+    assert main(["plugins", "check", "tools"]) == exits.OK
+    said = capsys.readouterr().out
+    assert "tool shy is not offered: its own check says that it can not work now" in said
+    assert "tool fine is not offered" not in said
+    assert "never called here: subagent_stop" in said
