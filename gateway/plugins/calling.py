@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -287,22 +287,3 @@ def _leave_running(chain: _Chain, seconds: float) -> None:
         if chain.leave(at):
             chain.steps[at].callee.left_behind(seconds)
             return
-
-
-def accepted(call: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """Those keywords that it takes; all of them if it takes any, or can not be asked."""
-    names = names_taken(call)
-    return dict(offered) if names is None else {k: v for k, v in offered.items() if k in names}
-
-
-def names_taken(call: Callable[..., Any]) -> frozenset[str] | None:
-    """Its parameters that can be given by name; None: any."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(
-        p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    )

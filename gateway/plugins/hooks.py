@@ -13,8 +13,14 @@ from typing import Any, Protocol
 from agent.errors import StoreError
 from agent.messages import Message, public
 from agent.turn_companions import History
-from gateway.plugins.calling import Callee, PluginCalls, Raised, Step, accepted, names_taken
+from gateway.plugins.calling import (
+    Callee,
+    PluginCalls,
+    Raised,
+    Step,
+)
 from gateway.plugins.collected import Hook
+from gateway.plugins.keywords import accepted, names_taken
 from gateway.plugins.manager import PluginManager
 from gateway.plugins.whereabouts import Whereabouts
 

@@ -21,9 +21,9 @@ from gateway.plugins.calling import (
     Step,
     StillHangs,
     TookTooLong,
-    accepted,
 )
 from gateway.plugins.collected import PluginTool
+from gateway.plugins.keywords import accepted
 from gateway.plugins.whereabouts import Places
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from gateway.plugins.calling import (
     Step,
     StillHangs,
     TookTooLong,
-    accepted,
 )
+from gateway.plugins.keywords import accepted
 from tests.fakes.clock import FakeClock
 
 
