@@ -58,7 +58,7 @@ def check(engine: LosslessEngine, before: list[Any], after: list[Any]) -> None:
         assert message in before or node_of(engine, message) is not None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations(max_exchanges=12), st.sampled_from((400, 2000, 8000)), ANSWERS, st.booleans())
 def test_any_list_becomes_smaller_or_stays(
     messages: list[Message], window: int, answer: str | Exception, force: bool
