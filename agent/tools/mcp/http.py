@@ -109,11 +109,11 @@ def _like(response: httpx2.Response, stream: httpx2.AsyncByteStream) -> httpx2.R
     )
 
 
-def http_client(way: HttpWay, trouble: Trouble) -> httpx2.AsyncClient:
-    """For one connection; to be closed by whoever asked for it."""
+def http_client(way: HttpWay, trouble: Trouble, *, call_seconds: float) -> httpx2.AsyncClient:
+    """For one connection; to be closed by whoever asked for it. A call may be as long as said."""
     return httpx2.AsyncClient(
         headers={**way.headers, "Accept-Encoding": "identity"},
-        timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=max(READ_SECONDS, call_seconds + 5)),
         transport=_Bounded(trouble),
         trust_env=False,  # no passwords from a .netrc
     )

@@ -202,7 +202,9 @@ async def _transport(
         case StdioWay() as way:
             return stdio_transport(server.name, way, trouble)
         case HttpWay() as way:
-            client = await stack.enter_async_context(http_client(way, trouble))
+            client = await stack.enter_async_context(
+                http_client(way, trouble, call_seconds=server.timeout_seconds)
+            )
             return streamable_http_client(
                 way.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES
             )
