@@ -22,8 +22,10 @@ from tests.bench.measure import Result, percentile
 TURNS = 400
 MESSAGES = 20
 LIMIT_MS = 1.0
-LAG_LIMIT_MS = 20.0
-PROBE_SECONDS = 2.0
+ROUNDS = 7
+PROBE_SECONDS = 0.5
+NOISE_MS = 5.0
+"""Added to both sides: below that nobody waits, and a busy machine makes any ratio."""
 FACTS = TurnFacts("t", "c", "s", "", "k", "o", "p", "telegram", "m", "hello")
 ROWS = [Row(n, "s", n, {"role": "user", "content": "word " * 50}, 1.0) for n in range(MESSAGES)]
 
@@ -56,10 +58,10 @@ async def turns() -> list[float]:
     return took[TURNS // 10 :]
 
 
-async def lag() -> list[float]:
-    """Milliseconds by which the loop is late while ten hooks hang and names are resolved."""
+async def lag(hanging: int) -> float:
+    """Milliseconds by which the loop is late while so many hooks hang and names are resolved."""
     free = threading.Event()
-    one = companion(pre_llm_call=[lambda: free.wait()] * 10)
+    one = companion(pre_llm_call=[lambda: free.wait()] * hanging)
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(one.before(FACTS, history))
     late: list[float] = []
@@ -71,13 +73,14 @@ async def lag() -> list[float]:
         await loop.getaddrinfo("localhost", 80, type=socket.SOCK_STREAM)
     free.set()
     await turn
-    return late
+    return percentile(late, 99) + NOISE_MS
 
 
 def run() -> list[Result]:
-    took, late = asyncio.run(turns()), asyncio.run(lag())
+    took = asyncio.run(turns())
+    rounds = [(asyncio.run(lag(10)), asyncio.run(lag(0))) for _ in range(ROUNDS)]
+    late, quiet = zip(*rounds, strict=True)
     return [
         Result("turn with no-op hooks, p50", "ms", [percentile(took, 50)], [LIMIT_MS], at_most=1.0),
-        Result("loop beside ten hung hooks, p99", "ms", [percentile(late, 99)], [LAG_LIMIT_MS],
-               at_most=1.0),
+        Result("loop beside ten hung hooks, p99", "ms", late, quiet, at_most=2.0),
     ]  # fmt: skip

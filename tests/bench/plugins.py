@@ -44,7 +44,9 @@ def run() -> list[Result]:
         for number in range(ROUNDS + 1):
             for side, home in enumerate((with_them, without)):
                 # Nothing on standard input: it starts, is ready, has nothing to do, and ends.
-                wall, peak = process([posthouse, "chat"], {"POSTHOUSE_HOME": str(home)})
+                # Compiled modules are kept, as they are where nobody forbids it.
+                around = {"POSTHOUSE_HOME": str(home), "PYTHONDONTWRITEBYTECODE": ""}
+                wall, peak = process([posthouse, "chat"], around)
                 if number:  # the first one compiles and makes the store
                     walls[side].append(wall * 1000)
                     peaks[side].append(peak)
