@@ -18,9 +18,9 @@ from agent.messages import Message, orphan_results, unanswered_calls
 from agent.model_metadata import estimate_messages_tokens_rough
 from agent.ports import ModelRequest
 from plugins.context_engine.lossless.engine import LosslessEngine
-from plugins.context_engine.lossless.reading import public
+from plugins.context_engine.lossless.reading import digest, public, stored_form
 from plugins.context_engine.lossless.words import indexed, question
-from tests.fakes.lossless import ScriptedAsk, lossless, node_of, originals
+from tests.fakes.lossless import ScriptedAsk, inside, lossless, node_of, originals
 from tests.fakes.message_lists import conversations, exchange
 
 ANSWERS = st.sampled_from(
@@ -58,7 +58,7 @@ def check(engine: LosslessEngine, before: list[Any], after: list[Any]) -> None:
         assert message in before or node_of(engine, message) is not None
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations(max_exchanges=12), st.sampled_from((400, 2000, 8000)), ANSWERS, st.booleans())
 def test_any_list_becomes_smaller_or_stays(
     messages: list[Message], window: int, answer: str | Exception, force: bool
@@ -107,26 +107,32 @@ class _Life(RuleBasedStateMachine):
         if complete:
             self.engine.on_turn_complete(copy.deepcopy(self.list))
 
-    @rule(answer=ANSWERS, force=st.booleans(), taken=st.booleans(), told=st.booleans())
-    def compress(self, answer: str | Exception, force: bool, taken: bool, told: bool) -> None:
+    @rule(
+        answer=ANSWERS,
+        force=st.booleans(),
+        fate=st.sampled_from(("thrown away", "told", "in place", "crashed")),
+    )
+    def compress(self, answer: str | Exception, force: bool, fate: str) -> None:
         self.ask.answers = [answer]
         before = self.list
         after = self.engine.compress(copy.deepcopy(before), force=force)
         check(self.engine, before, after)
-        if not taken or after == before:
+        if fate == "thrown away" or after == before:
+            return
+        self.list = [self._stored(message) for message in after]
+        if fate == "in place":
             return
         old, self.session = self.session, self.session + 1
-        self.list = [self._stored(message) for message in after]
-        if told:
-            self.engine.on_session_end(f"s{old}", copy.deepcopy(before))
-            self.engine.on_session_start(
-                f"s{self.session}",
-                boundary_reason="compression",
-                old_session_id=f"s{old}",
-                conversation_id="key",
-            )
-        else:
+        if fate == "crashed":
             self.restart()
+            return
+        self.engine.on_session_end(f"s{old}", copy.deepcopy(before))
+        self.engine.on_session_start(
+            f"s{self.session}",
+            boundary_reason="compression",
+            old_session_id=f"s{old}",
+            conversation_id="key",
+        )
 
     def _stored(self, message: dict[str, Any]) -> dict[str, Any]:
         self.row += 1
@@ -158,6 +164,10 @@ class _Life(RuleBasedStateMachine):
         if self.list:
             self.engine.handle_tool_call("lossless_describe", {}, messages=self.list)
             assert originals(self.engine, self.list) == self.said
+            vault, conversation = inside(self.engine)
+            for message in self.said:
+                kept = vault.original(conversation, digest=digest(stored_form(message)))
+                assert kept is not None
 
     def teardown(self) -> None:
         if self.number or self.list:
@@ -166,7 +176,7 @@ class _Life(RuleBasedStateMachine):
 
 
 _Life.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLife = _Life.TestCase
 

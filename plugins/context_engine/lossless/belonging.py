@@ -86,10 +86,14 @@ class Belonging:
             return conversation, found
         parent, others = self._sessions.relatives(conversation)
         missing = {i: mark for i, mark in marked.items() if i not in found}
-        if parent is not None and (theirs := self._of_these(parent, messages, missing)):
-            self._vault.adopt(conversation, parent, {n.id for n in theirs.values()}, at)
-            found |= theirs
-        elif self._sessions.is_empty(conversation):
+        generations = 0
+        while parent is not None and generations < MOST_RELATIVES:
+            if theirs := self._of_these(parent, messages, missing):
+                self._vault.adopt(conversation, parent, {n.id for n in theirs.values()}, at)
+                return conversation, found | theirs
+            # A branch in which nothing was said has nothing of its own.
+            parent, generations = self._sessions.relatives(parent)[0], generations + 1
+        if self._sessions.is_empty(conversation):
             for other in others[:MOST_RELATIVES]:
                 if theirs := self._of_these(other, messages, missing):
                     self._sessions.lead(self._session_id, other)

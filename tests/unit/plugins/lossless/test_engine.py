@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.context_compressor import ContextCompressor
 from agent.model_metadata import estimate_messages_tokens_rough
 from plugins.context_engine.lossless.engine import LosslessEngine
 from plugins.context_engine.lossless.nodes import FRAME_TOKENS, make_node, mark_in
@@ -22,6 +23,7 @@ from tests.fakes.lossless import (
     originals,
     talk,
 )
+from tests.fakes.side_model import ScriptedSideModel
 
 SECRET = "sk-ant-api03-" + "a1B2c3D4" * 6
 
@@ -321,6 +323,19 @@ def test_a_copy_without_thinking_is_the_same_message(tmp_path: Path) -> None:
     assert originals(engine, once) == whole
 
 
+def test_without_its_file_the_summaries_are_what_is_left(tmp_path: Path) -> None:
+    engine = started(tmp_path)
+    once = engine.compress(talk(30))
+    mark = mark_in(once[0])
+    engine.shutdown()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    engine = started(tmp_path)
+    twice = engine.compress([*once, *talk(30, first=30)])
+    assert originals(engine, twice) == [*once, *talk(30, first=30)]
+    assert "no node" in call(engine, "lossless_expand", twice, ref=mark)["error"]
+
+
 def test_another_place_does_not_get_it_by_showing_the_mark(tmp_path: Path) -> None:
     engine = started(tmp_path)
     once = [m for m in engine.compress(talk(30)) if node_of(engine, m)]
@@ -377,6 +392,28 @@ def test_a_branch_takes_what_its_list_stands_for_and_no_more(tmp_path: Path) -> 
     asked = [*later, {"role": "user", "content": "And?"}]
     assert call(engine, "lossless_search", asked, query="Zanzibar swan")["results"]
     assert inside(engine)[1] != inside(branch)[1]
+
+
+def test_a_branch_of_a_branch_in_which_nothing_was_said(tmp_path: Path) -> None:
+    engine = started(tmp_path)
+    once = engine.compress(talk(30))
+    for old, new in (("s1", "b1"), ("b1", "b2")):
+        branch = engine.clone_for_agent()
+        branch.on_session_start(
+            new, conversation_id="key", boundary_reason="branch", old_session_id=old
+        )
+    assert call(branch, "lossless_search", once, query="question 3")["results"]
+    assert (inside(engine)[1], inside(branch)[1]) == (1, 3)
+
+
+def test_the_built_in_engine_goes_on_with_its_summaries(tmp_path: Path) -> None:
+    engine = started(tmp_path, ScriptedAsk("The harbour master's cat is called Bramble."))
+    once = [{**m, "_kind": "summary"} if mark_in(m) else m for m in engine.compress(talk(30))]
+    model = ScriptedSideModel("## Goal\nGo on.")
+    builtin = ContextCompressor("m", config_context_length=8000, side_model=model)
+    after = builtin.compress([*once, *talk(30, first=30)], force=True)
+    assert size(after) < size(once) + size(talk(30))
+    assert "The harbour master's cat is called Bramble." in "".join(a.prompt for a in model.asked)
 
 
 @pytest.mark.parametrize("reason", ["switch", "uncompress"])
