@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import os
 import sys
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 from aiohttp import web
 
@@ -21,6 +23,7 @@ from agent.media.pictures import PictureMaker
 from agent.messages import ToolCall, text_of
 from agent.ports import ToolContext
 from agent.tools.mcp.connecting import connect
+from agent.tools.mcp.http import MAX_LINES_A_SECOND, LightEvents, TooMuch
 from agent.tools.mcp.nouns import (
     Answer,
     Connection,
@@ -317,6 +320,36 @@ async def test_what_is_no_server_elsewhere_is_said_and_bounded(kind: str, why: s
         await runner.cleanup()
     assert why in str(failed.value), str(failed.value)
     assert set(seen) == {"Bearer t"}
+
+
+async def test_a_stream_of_events_is_read_line_by_line_and_not_faster_than_others_can_bear() -> (
+    None
+):
+    class Stream(httpx2.AsyncByteStream):
+        def __init__(self, *pieces: bytes) -> None:
+            self.pieces = pieces
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for piece in self.pieces:
+                yield piece
+
+    async def read(*pieces: bytes) -> bytes:
+        return b"".join([piece async for piece in LightEvents(Stream(*pieces))])
+
+    assert await read(b"event: a\nda", b"ta: {}\n", b"\nrest") == b"event: a\ndata: {}\n\nrest"
+    parts = [{"type": "text", "text": "x"}] * 5_000
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": parts}}).encode()
+    light = await read(b"data: " + answer + b"\n\n")
+    assert len(json.loads(light.removeprefix(b"data:"))["result"]["content"]) == 201
+    with pytest.raises(TooMuch):
+        await read(*[b"data: " + b"x" * 3_000_000] * 3)
+    turns = 0
+    flood = asyncio.ensure_future(read(b": hey\n" * (MAX_LINES_A_SECOND * 2)))
+    while not flood.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 20
+    assert len(await flood) == 6 * MAX_LINES_A_SECOND * 2
 
 
 async def test_what_goes_wrong_in_the_block_is_not_the_servers_fault() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -12,6 +13,8 @@ from agent.tools.mcp.weight import LARGE_BYTES, lightened
 
 MAX_BODY_BYTES = 8_000_000
 """One answer, or one event of a stream."""
+MAX_LINES_A_SECOND = 3_000
+"""Of a stream of events: three or four make one."""
 CONNECT_SECONDS = 15.0
 READ_SECONDS = 300.0
 """Of silence in a stream; how long a call may take is said elsewhere."""
@@ -37,7 +40,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-class _LightEvents(httpx2.AsyncByteStream):
+class LightEvents(httpx2.AsyncByteStream):
     """A stream of events, each line of them without what nobody reads."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
@@ -45,6 +48,8 @@ class _LightEvents(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         held = bytearray()
+        loop = asyncio.get_running_loop()
+        second, seen = loop.time(), 0
         async for piece in self._inner:
             start = len(held)
             held += piece
@@ -54,7 +59,14 @@ class _LightEvents(httpx2.AsyncByteStream):
                 raise TooMuch(f"an event of more than {MAX_BODY_BYTES:,} bytes")
             *lines, rest = bytes(held).split(b"\n")
             held = bytearray(rest)
-            yield b"".join(_light_line(line) + b"\n" for line in lines)
+            for at in range(0, len(lines), MAX_LINES_A_SECOND):
+                some = lines[at : at + MAX_LINES_A_SECOND]
+                yield b"".join(_light_line(line) + b"\n" for line in some)
+                seen += len(some)
+                if seen >= MAX_LINES_A_SECOND:  # it has to wait: others need the loop as well
+                    await asyncio.sleep(max(0.0, second + 1 - loop.time()))
+                if loop.time() - second >= 1:
+                    second, seen = loop.time(), 0
         yield bytes(held)
 
     async def aclose(self) -> None:
@@ -85,7 +97,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         kind = response.headers.get("content-type", "").lower()
         if kind.startswith("text/event-stream"):
-            return _like(response, _LightEvents(response.stream))
+            return _like(response, LightEvents(response.stream))
         bounded = _like(response, _BoundedStream(response.stream))
         if not kind.startswith("application/json"):
             return bounded
