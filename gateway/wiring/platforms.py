@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from gateway.wiring.plugins import Plugins
 
 
+NO_PLATFORM = (
+    "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use `posthouse chat` for "
+    "the console"
+)
+
+
 def check_platforms(config: Config, around: Surroundings) -> None:
     """Refuse what can not work, before anything is opened.
 
@@ -37,12 +43,7 @@ def check_platforms(config: Config, around: Surroundings) -> None:
         raise ConfigError(problems)
     mute = around.console is None and not config.plugins.enabled  # one may bring a platform
     if mute and not enabled_platforms(config, around.secrets):
-        raise ConfigError(
-            [
-                "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use "
-                "`posthouse chat` for the console"
-            ]
-        )
+        raise ConfigError([NO_PLATFORM])
 
 
 def enabled_platforms(config: Config, secrets: Secrets) -> list[str]:
@@ -63,6 +64,9 @@ async def build_platforms(
     """The chat platforms by name; their SDKs are only imported where they are on.
 
     ``plugins``: their commands are in the menus, their platforms beside ours.
+
+    Raises:
+        ConfigError: there is none at all.
     """
     platforms: dict[str, Platform] = {}
     secrets = around.secrets
@@ -117,7 +121,10 @@ async def build_platforms(
             remembered=store,
         )
     theirs = plugins.gifts.foreign if plugins is not None else None
-    return {**platforms, **(theirs.platforms if theirs is not None else {})}
+    every = {**platforms, **(theirs.platforms if theirs is not None else {})}
+    if not every and around.console is None:  # no plugin has brought one either
+        raise ConfigError([NO_PLATFORM])
+    return every
 
 
 def pairing_platforms(config: Config) -> frozenset[str]:

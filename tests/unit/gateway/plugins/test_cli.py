@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.errors import ConfigError
 from gateway.cli import exits
 from gateway.cli.main import main
+from gateway.config.environment import Home, Secrets
+from gateway.config.models import Config
 from gateway.wiring import plugins as wiring
+from gateway.wiring.assembling import build_daemon
+from gateway.wiring.surroundings import Surroundings
 from tests.fakes.plugins import NOTHING, clean_modules, engine, write_plugin
 
 CONFIG = """
@@ -180,3 +185,11 @@ def register(ctx):
     assert "tool shy is not offered: its own check says that it can not work now" in said
     assert "tool fine is not offered" not in said
     assert "never called here: subagent_stop" in said
+
+
+async def test_plugins_that_bring_no_platform_are_none(home: Path) -> None:
+    """Enabled ones may bring one, so it is only known once they are loaded."""
+    config = Config.model_validate({"plugins": {"enabled": ["good"]}})
+    around = Surroundings(Home(home, "x"), Secrets(), {})
+    with pytest.raises(ConfigError, match="no platform can run"):
+        await build_daemon(config, around)
