@@ -5,33 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import struct
 import sys
-import zlib
 from typing import Any
 
 from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.context import Context
 from mcp_types import ToolAnnotations
 
+from tests.fakes.files import png
+
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-
-
-def png(width: int = 4, height: int = 4) -> bytes:
-    """A small red picture."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = b"".join(b"\x00" + b"\xff\x00\x00" * width for _ in range(height))
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
 
 
 def demo() -> MCPServer:

@@ -45,9 +45,7 @@ from gateway.mcp.servers import McpServers
 from gateway.windows.remembered import RememberedFacts
 from storage.memory_attachments import MemoryAttachments
 from tests.fakes.clock import FakeClock
-from tests.fakes.mcp_server import png
-
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
+from tests.fakes.files import png
 
 
 def offered(*names: str, server: str = "docs", **hints: bool) -> Listing:
