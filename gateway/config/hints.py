@@ -28,6 +28,8 @@ _EXAMPLES = {
 
 def unknown_key(loc: tuple[Any, ...]) -> str:
     """What is wrong with a key that nobody knows: a secret, or a slip of the pen."""
+    if is_secret(loc[-1:]) and loc[:3] == ("agent", "tools", "mcp"):
+        return "unknown key; a server gets its secrets by env or headers, as ${NAME}"
     if is_secret(loc[-1:]) and not _close_here(loc, cutoff=_SLIP):
         name = _variable_of(loc)
         return f"secrets do not belong in this file; set {name} in the environment, or {name}_FILE"

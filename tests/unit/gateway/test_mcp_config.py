@@ -167,6 +167,7 @@ def test_the_package_is_loaded_by_the_first_server_only() -> None:
         ("docs: {}", "c.yaml:4: agent.tools.mcp.docs: needs either command"),
         ("docs: {command: x, url: 'https://x.org'}", "needs either command"),
         ("docs:\n  comand: x", "c.yaml:5: agent.tools.mcp.docs.comand: unknown key; did you mean"),
+        ("docs: {command: x, apiKey: y}", "docs.apiKey: unknown key; a server gets its secrets by"),
         ("docs: {url: 'ftp://x.org'}", "must be a whole address"),
         ("docs: {url: 'https://me:pass@x.org'}", "must not hold a password"),
         ("docs: {url: 'https://x.org', args: [a]}", "args has no meaning beside url"),
