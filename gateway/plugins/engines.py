@@ -15,7 +15,7 @@ from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
 from agent.messages import ToolSchema
 from agent.ports import Clock
-from gateway.plugins.collected import Collected, Hook, PluginCommand
+from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
 from gateway.plugins.manager import PluginManager, PluginRecord
 from gateway.plugins.names import BUILT_IN_ENGINE, is_tool_name
 
@@ -137,6 +137,11 @@ class EngineSource:
         """Callbacks that are for this conversation only, beside everybody's."""
         own = self._own.get(conversation_id)
         return [call for name, call in own.hooks if name == hook] if own is not None else ()
+
+    def tools_of(self, conversation_id: str) -> Sequence[PluginTool]:
+        """Tools that in this conversation are this engine's own."""
+        own = self._own.get(conversation_id)
+        return own.tools if own is not None else ()
 
     def commands_of(self, conversation_id: str) -> Sequence[PluginCommand]:
         """Commands that in this conversation are this engine's own."""

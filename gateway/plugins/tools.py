@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from agent.errors import ToolError
 from agent.messages import ToolSchema, clean_text
@@ -50,6 +50,14 @@ class ReadyTools:
     left_out: tuple[str, ...] = ()
 
 
+class OwnTools(Protocol):
+    """Who knows what a plugin registered once more, for the instance of one conversation."""
+
+    def tools_of(self, conversation_id: str) -> Sequence[PluginTool]:
+        """Those that are this conversation's alone."""
+        ...
+
+
 class ForeignTool:
     """`agent.ports.PatientTool` by a plugin."""
 
@@ -57,8 +65,14 @@ class ForeignTool:
     """It keeps to `SECONDS` itself, by the gateway's clock."""
 
     def __init__(
-        self, given: PluginTool, schema: ToolSchema, calls: PluginCalls, places: Places
+        self,
+        given: PluginTool,
+        schema: ToolSchema,
+        calls: PluginCalls,
+        places: Places,
+        own: OwnTools | None = None,
     ) -> None:
+        self._own = own
         self._given = given
         self._schema = schema
         self._calls = calls
@@ -78,6 +92,9 @@ class ForeignTool:
             "turn_id": context.turn_id,
         }
         handler = self._given.handler
+        for own in self._own.tools_of(context.conversation_id) if self._own else ():
+            if own.name == self._given.name:
+                handler = own.handler
 
         def call() -> Any:
             return handler(copy.deepcopy(dict(arguments)), **accepted(handler, offered))
@@ -133,6 +150,7 @@ async def ready_tools(
     calls: PluginCalls,
     places: Places,
     env: Mapping[str, str],
+    own: OwnTools | None = None,
 ) -> ReadyTools:
     """Ask each once whether it can work. Which tools there are stays so until the next start."""
     ready: list[ForeignTool] = []
@@ -148,7 +166,7 @@ async def ready_tools(
                 extra={"plugin": tool.plugin, "tool": tool.name, "reason": why},
             )
             continue
-        ready.append(ForeignTool(tool, schema, calls, places))
+        ready.append(ForeignTool(tool, schema, calls, places, own))
         if tool.override:
             overriding.add(tool.name)
     return ReadyTools(tuple(ready), frozenset(overriding), tuple(left_out))

@@ -81,7 +81,7 @@ async def gifts_of(
         calls,
         places,
         hooks,
-        await ready_tools(manager.tools, calls, places, environment()),
+        await ready_tools(manager.tools, calls, places, environment(), engines),
         foreign_commands(manager.commands, calls, engines),
         HookCompanion(hooks, places, clock),
         _platforms(manager, settings, calls, loops, clock),

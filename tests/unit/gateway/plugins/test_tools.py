@@ -194,6 +194,21 @@ async def test_a_check_that_hangs_leaves_out_its_tool_only() -> None:
     free.set()
 
 
+async def test_in_a_conversation_with_its_own_instance_that_one_is_called() -> None:
+    class Own:
+        def tools_of(self, conversation_id: str) -> list[PluginTool]:
+            return [tool(lambda args: "own")] if conversation_id == "conv_1" else []
+
+    rig = Rig()
+    shared = tool(lambda args: "shared")
+    ready = await ready_tools([shared], rig.calls, rig.places, {}, Own())
+    registry = ToolRegistry(ready.tools)
+    assert await run(registry) == "own"
+    (foreign,) = ready.tools
+    other = ToolContext("conv_2", "telegram:7", True, "turn_1")
+    assert (await foreign.run({}, other)).text == "shared"
+
+
 async def test_one_that_may_takes_the_place_of_ours() -> None:
     assert (await Rig().ready(tool(override=True))).overriding == {"weather"}
 
