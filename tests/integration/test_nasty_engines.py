@@ -75,6 +75,9 @@ NO_RESULT = {
     "not smaller": "return [*messages, {'role': 'user', 'content': 'more ' * 9000}]",
     "a million": "return [{'role': 'user', 'content': 'x'}] * 1_000_000",
     "not to be stored": "return [{'role': 'user', 'content': [{'type': 'text', 'text': {1, 2}}]}]",
+    "a field not to be stored": (
+        "return [{'role': 'user', 'content': 'S', 'reasoning_details': {1, 2}}, messages[-1]]"
+    ),
     "loops in itself": "x = []; x.append(x); return [{'role': 'user', 'content': [{'a': x}]}]",
 }
 
@@ -148,6 +151,7 @@ def update_from_response(self, usage):
             assert await where.say("/status", "12")
             await asyncio.get_running_loop().getaddrinfo("localhost", 80, type=socket.SOCK_STREAM)
         assert not any(task.done() for task in stuck)
+        assert not where.plugins.troubles()  # each has its engine, and a thread for it
         gate.set()
         await asyncio.gather(*stuck)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from agent.compaction.host.foreign import ForeignEngine, HostFacts
 from agent.compaction.host.session import CompactionSettings, SessionCompactor
-from agent.messages import Draft
+from agent.messages import Draft, to_engine
 from agent.ports import TurnEnd, Usage
 from tests.fakes.clock import FakeClock
 from tests.fakes.compaction_bench import THREADS, WINDOW, Bench, Foreign, Work
@@ -252,3 +253,55 @@ async def test_usage_waits_for_a_short_call_and_not_for_a_compression(clock: Fak
     gate.set()
     await compressing
     assert engine.asked[-1] == "usage"
+
+
+async def test_nothing_of_ours_can_be_reached_through_what_an_engine_is_given(
+    clock: FakeClock,
+) -> None:
+    class Vandal(Foreign):
+        def ruin(self, messages: list[dict[str, Any]]) -> None:
+            for message in messages:
+                for call in message.get("tool_calls", ()):
+                    call["function"]["arguments"] = "ruined"
+            messages.clear()
+
+        def on_session_end(self, session_id: str, messages: list[dict[str, Any]]) -> None:
+            self.ruin(messages)
+
+        def on_turn_complete(self, messages: list[dict[str, Any]], *_: Any, **__: Any) -> None:
+            self.ruin(messages)
+
+        def select_context(self, request_messages: list[dict[str, Any]], **more: Any) -> None:
+            self.ruin(more["conversation_messages"])
+            self.ruin(request_messages)
+
+        def prune_tool_results_only(
+            self, messages: list[dict[str, Any]], current_tokens: int | None = None
+        ) -> Any:
+            self.ruin(messages)
+
+        def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+            args["list"].clear()
+            self.ruin(kwargs["messages"])
+            return "done"
+
+    engine = Vandal(lambda messages: engine.ruin(messages))
+    settings = CompactionSettings(prune_from_tokens=1)
+    bench = Bench(clock, engine=engine, settings=settings)
+    ticket = await bench.work_on(3)
+    loaded = await bench.store.load(ticket.session_id, ticket=ticket)
+    before = copy.deepcopy(loaded)
+    compactor = bench.compactor
+    foreign = compactor.foreign
+    assert foreign is not None
+    arguments = {"list": [1]}
+    assert await foreign.extras.run_tool("x", arguments, to_engine(loaded.rows)) == "done"
+    sent = [row.message for row in loaded.rows]
+    assert await compactor.select(loaded, sent, answer_tokens=10) is sent
+    await compactor.after_turn(loaded, FINAL, TurnEnd(ticket.turn_id, USAGE))
+    await compactor.compact(loaded, "prune")
+    await compactor.compact(loaded, "manual")
+    await foreign.ends(loaded)
+    assert arguments == {"list": [1]}
+    assert loaded == before
+    assert (await bench.store.load(ticket.session_id, ticket=ticket)).rows == before.rows
