@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,11 +105,23 @@ def connect(file: Path) -> sqlite3.Connection:
             file, timeout=BUSY_MS / 1000, check_same_thread=False, isolation_level=None
         )
         try:
-            _prepare(database, file)
+            _prepare_in_time(database, file)
         except BaseException:
             database.close()
             raise
     return database
+
+
+def _prepare_in_time(database: sqlite3.Connection, file: Path) -> None:
+    """SQLite does not wait where two make a file with WAL at once: it says at once "locked"."""
+    end = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            return _prepare(database, file)
+        except sqlite3.OperationalError as exc:
+            if "locked" not in str(exc) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _prepare(database: sqlite3.Connection, file: Path) -> None:
@@ -135,14 +148,10 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _refuse_others(database: sqlite3.Connection, file: Path) -> None:
-    database.execute("BEGIN")  # all of it at one moment: somebody else may be making the tables
-    try:
-        tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-        version = _version(database)
-        owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    finally:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
+    # In this order: who makes the tables names them in the same transaction, perhaps right now.
+    tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    version = _version(database)
+    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
     if version == 0 and owner == 0 and tables == 0:
         return
     if owner != APPLICATION_ID:
