@@ -16,6 +16,7 @@ from agent.memory.desk import Action
 from agent.memory.notes import Note
 from agent.memory.provider_host import ProviderHost, ProviderTrouble
 from agent.memory.provider_words import ABOUT, NAME, as_given, known_at_start, shows_block
+from agent.memory.unheard import Unheard
 from agent.memory_provider import MemoryProvider
 from agent.messages import Message
 from agent.ports import Clock
@@ -67,12 +68,14 @@ class ProviderCompanion:
         self._awake: OrderedDict[str, _Awake] = OrderedDict()
         self._resting: dict[str, float] = {}
         """Until when it is not started in a conversation again."""
+        self._unheard = Unheard()
         self._lost = 0
 
     @property
     def lost(self) -> int:
         """Calls that could not be made, since the start."""
-        return self._lost + sum(awake.host.lost for awake in self._awake.values())
+        asleep = self._lost + self._unheard.lost
+        return asleep + sum(awake.host.lost for awake in self._awake.values())
 
     # --- around a turn
 
@@ -168,6 +171,7 @@ class ProviderCompanion:
         """It goes along where its place is led."""
         awake = self._awake.get(boundary.old_conversation_id)
         if awake is None:
+            self._unheard.moved(boundary.old_conversation_id, boundary.new_conversation_id)
             return
         if boundary.reason == "reset" and awake.host.has("on_session_end"):
             awake.host.tell("on_session_end", as_given(await history()))
@@ -201,11 +205,15 @@ class ProviderCompanion:
     def written(self, action: Action, conversation_id: str, note: Note) -> None:
         """As `agent.memory.desk.Mirror`: our notes are told to it as well."""
         awake = self._awake.get(conversation_id)
-        if awake is not None:
-            awake.host.tell(
-                "on_memory_write", action, "memory", note.text,
-                metadata={"note": note.id, "owner": note.owner, "session_id": awake.session_id},
-            )  # fmt: skip
+        if awake is None:
+            self._unheard.keep(conversation_id, (action, note))
+        else:
+            self._mirror(awake, action, note)
+
+    @staticmethod
+    def _mirror(awake: _Awake, action: Action, note: Note) -> None:
+        about = {"note": note.id, "owner": note.owner, "session_id": awake.session_id}
+        awake.host.tell("on_memory_write", action, "memory", note.text, metadata=about)
 
     async def call_tool(self, conversation_id: str, name: str, arguments: Mapping[str, Any]) -> str:
         """Run one of its tools.
@@ -272,6 +280,8 @@ class ProviderCompanion:
             self._rest(facts.conversation_id)
             return None
         awake = self._awake[facts.conversation_id] = _Awake(host, facts.session_id)
+        for action, note in self._unheard.take(facts.conversation_id):
+            self._mirror(awake, action, note)
         while len(self._awake) > MAX_AWAKE:
             _, longest_unused = self._awake.popitem(last=False)
             self._lost += longest_unused.host.lost

@@ -16,10 +16,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def problem_with(values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """The first thing that does not fit the schema (of its top level), or ""."""
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in values:
+    """The first thing that does not fit the schema (of its top level), or "".
+
+    Schemas of others may hold anything: what says nothing that is understood here demands nothing.
+    """
+    given = schema.get("properties")
+    properties: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    required = schema.get("required")
+    for name in required if isinstance(required, list | tuple) else ():
+        if isinstance(name, str) and name not in values:
             return f"{name!r} is missing"
     for name, value in values.items():
         if name not in properties:
@@ -27,11 +32,14 @@ def problem_with(values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
                 known = ", ".join(repr(p) for p in properties) or "none"
                 return f"{name!r} is not known (there are: {known})"
             continue
-        wanted = properties[name].get("type")
+        about = properties[name]
+        if not isinstance(about, Mapping):
+            continue  # `true`: anything fits
+        wanted = about.get("type")
         if isinstance(wanted, str) and not _fits(value, wanted):
             return f"{name!r} must be of type {wanted}"
-        choices = properties[name].get("enum")
-        if choices and value not in choices:
+        choices = about.get("enum")
+        if isinstance(choices, list | tuple) and choices and value not in choices:
             return f"{name!r} must be one of {', '.join(map(repr, choices))}"
     return ""
 

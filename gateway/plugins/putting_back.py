@@ -33,14 +33,14 @@ class SharedState:
     """A snapshot of what the process shares, to be compared with later."""
 
     def __init__(self) -> None:
-        self._before = [(label, get(), put) for label, get, put in _aspects()]
+        self._before = [(label, get, get(), put) for label, get, put in _aspects()]
 
     def put_back(self) -> list[str]:
         """Undo what was changed since; gives the names of it."""
         changed: list[str] = []
-        now = {label: get() for label, get, _ in _aspects()}
-        for label, value, put in self._before:
-            if not _same(value, now[label]):
+        now = [get() for _, get, _, _ in self._before]
+        for (label, _, value, put), is_now in zip(self._before, now, strict=True):
+            if not _same(value, is_now):
                 put(value)
                 changed.append(label)
         return changed
@@ -66,6 +66,7 @@ def _aspects() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], None]]]
             partial(getattr, holder, name, None),
             partial(setattr, holder, name),
         )
+    yield "the finders of modules", partial(_finders, len(sys.meta_path)), _finders_first
     yield "the log's handlers", _handlers, _set_handlers
     yield "the log's level", lambda: root.level, partial(setattr, root, "level")
     yield "the log's switch", lambda: root.manager.disable, logging.disable
@@ -74,6 +75,18 @@ def _aspects() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], None]]]
     yield "the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit
     yield "the switch interval", sys.getswitchinterval, sys.setswitchinterval
     yield "the garbage collector", gc.isenabled, lambda on: gc.enable() if on else gc.disable()
+
+
+def _finders(count: int) -> tuple[Any, ...]:
+    """Those that are asked first. One that is added behind them takes no module from anybody."""
+    finders = sys.meta_path
+    return tuple(finders[:count]) if isinstance(finders, list) else ()
+
+
+def _finders_first(finders: tuple[Any, ...]) -> None:
+    known = {id(finder) for finder in finders}
+    there = sys.meta_path if isinstance(sys.meta_path, list) else []
+    sys.meta_path = [*finders, *(finder for finder in there if id(finder) not in known)]
 
 
 def _handlers() -> tuple[Any, ...]:

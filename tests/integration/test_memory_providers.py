@@ -196,6 +196,23 @@ async def test_its_tools_and_our_notes_reach_the_conversations_own(
         assert written.keywords["metadata"]["note"] == "n1"
 
 
+async def test_what_was_written_before_it_woke_is_told_then(
+    tmp_path: Path, server: AnthropicServer
+) -> None:
+    server.script(Answer([tool_use("remember", {"text": "likes tea"})], stop_reason="tool_use"))
+    async with house(tmp_path, server, "Recording") as where:
+        await where.say("hello")
+        await until("queue_prefetch")
+    Recording.heard.clear()
+    async with house(tmp_path, server, "Recording") as where:
+        await where.say("/forget n1")
+        assert of("on_memory_write") == []
+        await where.say("and now?")
+        await until("queue_prefetch")
+        assert methods(Recording.heard)[:2] == ["initialize", "on_memory_write"]
+        assert of("on_memory_write")[0].args == ("remove", "memory", "likes tea")
+
+
 async def test_an_old_one_gets_what_its_methods_take(
     tmp_path: Path, server: AnthropicServer
 ) -> None:

@@ -51,6 +51,12 @@ CHANGES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "time-out": ("the time-out of sockets", lambda _: socket.setdefaulttimeout(0.1)),
     "depth": ("the recursion limit", lambda _: sys.setrecursionlimit(9999)),
     "interval": ("the switch interval", lambda _: sys.setswitchinterval(1.0)),
+    "finder in front": (
+        "the finders of modules",
+        lambda _: sys.meta_path.insert(0, Evil()),  # type: ignore[arg-type]
+    ),
+    "no finder": ("the finders of modules", lambda _: sys.meta_path.clear()),
+    "no list of finders": ("the finders of modules", lambda _: setattr(sys, "meta_path", None)),
     "garbage": ("the garbage collector", lambda _: gc.disable()),
 }
 
@@ -59,7 +65,7 @@ CHANGES: dict[str, tuple[str, Callable[[Path], Any]]] = {
 def test_put_back(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     label, do = CHANGES[change]
-    handlers = list(logging.root.handlers)
+    handlers, finders = list(logging.root.handlers), list(sys.meta_path)
     facts = (socket.getaddrinfo, time.sleep, open, sys.stderr, logging.root.level, os.getcwd())
     numbers = (sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled())
     state = SharedState()
@@ -74,6 +80,8 @@ def test_put_back(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     assert numbers == (sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled())
     assert logging.root.handlers == handlers
+    assert [id(finder) for finder in sys.meta_path[: len(finders)]] == list(map(id, finders))
+    del sys.meta_path[len(finders) :]
     assert (logging.root.manager.disable, socket.getdefaulttimeout()) == (0, None)
 
 
@@ -82,3 +90,13 @@ def test_nothing_changed_nothing_touched() -> None:
     handlers = logging.root.handlers
     assert state.put_back() == []
     assert logging.root.handlers is handlers
+
+
+def test_a_finder_behind_all_others_is_no_harm() -> None:
+    state, behind = SharedState(), Evil()
+    sys.meta_path.append(behind)  # type: ignore[arg-type]
+    try:
+        assert state.put_back() == []
+        assert sys.meta_path[-1] is behind
+    finally:
+        sys.meta_path.pop()
