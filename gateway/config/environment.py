@@ -168,8 +168,12 @@ SECRET_NAMES = (
 )
 
 
-def set_up_for_plugins(hermes_home: Path, declared: Collection[str]) -> None:
+def set_up_for_plugins(
+    hermes_home: Path, declared: Collection[str], others: Collection[str] = ()
+) -> None:
     """What plugins find in the environment: their home, and of our secrets those they declare.
+
+    ``others``: secrets that the configuration names, beside those that we know ourselves.
 
     The secrets were read before; nothing reads them from here again. A start of the process begins
     with the environment of its service manager, so nothing is lost.
@@ -177,11 +181,17 @@ def set_up_for_plugins(hermes_home: Path, declared: Collection[str]) -> None:
     os.environ["HERMES_HOME"] = str(hermes_home)
     # Some write into a home folder of another program unless they are told where.
     os.environ.setdefault("LCM_DATABASE_PATH", str(hermes_home / "lcm.db"))
-    for name in SECRET_NAMES:
+    for name in (*SECRET_NAMES, *others):
         if name not in declared:
             os.environ.pop(name, None)
             os.environ.pop(f"{name}_FILE", None)
     os.environ.pop("CREDENTIALS_DIRECTORY", None)
+
+
+def references(config: Config) -> list[str]:
+    """The variables that servers of tools get as ``${NAME}``."""
+    servers = [s for s in config.agent.tools.mcp.values() if s.enabled]
+    return [name for server in servers for name in server.references()]
 
 
 def referenced(config: Config, env: Mapping[str, str]) -> dict[str, str | None]:
@@ -190,8 +200,7 @@ def referenced(config: Config, env: Mapping[str, str]) -> dict[str, str | None]:
     Raises:
         ConfigError: a named file can not be read.
     """
-    servers = [s for s in config.agent.tools.mcp.values() if s.enabled]
-    return {name: _secret(env, name) for server in servers for name in server.references()}
+    return {name: _secret(env, name) for name in references(config)}
 
 
 def values_to_hide(config: Config, env: Mapping[str, str]) -> list[str]:

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gateway.plugins.discovery import Role
+from gateway.plugins.discovery import Found, Role
 from gateway.plugins.hook_names import never_called
 from gateway.plugins.manager import PluginRecord, PluginState
+from gateway.plugins.names import BUILT_IN_ENGINE
 from gateway.plugins.settings import PluginSettings
 
 Row = dict[str, Any]
@@ -75,6 +76,45 @@ def nobody_is_called_so(records: Sequence[PluginRecord], settings: PluginSetting
         and set(r.found.names) & set(settings.enabled)
     ]
     return lines
+
+
+def not_selectable(records: Sequence[PluginRecord], settings: PluginSettings) -> list[str]:
+    """A line for each of engine and provider that can not come of what is there.
+
+    What a general plugin will offer is not known before it is loaded; while one is enabled, only
+    names that look mistyped are reported.
+    """
+    lines: list[str] = []
+    may_offer = [
+        r.found
+        for r in records
+        if r.state is PluginState.NOT_ENABLED
+        and r.found.role is Role.GENERAL
+        and settings.is_selected(r.found)
+    ]
+    for role, name in ((Role.ENGINE, settings.engine), (Role.MEMORY, settings.provider)):
+        if not name or (role is Role.ENGINE and name == BUILT_IN_ENGINE):
+            continue
+        mine = [r for r in records if r.found.role is role and settings.is_selected(r.found)]
+        if any(r.state is PluginState.DISABLED for r in mine):
+            lines.append(f"{role} names {name!r}, but plugins.disabled names it as well")
+        if mine:
+            continue  # it is there; where it is broken, its record says so
+        known = {_name_to_select(r.found) for r in records if r.found.role is role}
+        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+        if may_offer and (not near or any(name in found.names for found in may_offer)):
+            continue
+        there = f"; did you mean {near[0]}?" if near else f" (there are: {_listed(known)})"
+        lines.append(f"{role} names {name!r}, but no plugin offers it by this name{there}")
+    return lines
+
+
+def _name_to_select(found: Found) -> str:
+    return found.key.rsplit("/", 1)[-1] if found.role is Role.ENGINE else found.names_of_provider[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def in_words(about: Row) -> str:

@@ -13,7 +13,12 @@ from agent.daemon_threads import DaemonThreads
 from agent.ports import Clock
 from agent.store_ports import Archive
 from gateway.commands.registry import ALIASES, COMMANDS
-from gateway.config.environment import environment, set_up_for_plugins, values_to_hide
+from gateway.config.environment import (
+    environment,
+    references,
+    set_up_for_plugins,
+    values_to_hide,
+)
 from gateway.config.models import Config
 from gateway.plugins.compat import lend_names
 from gateway.plugins.discovery import Found, in_folders
@@ -25,7 +30,7 @@ from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
 from gateway.plugins.names import OUR_PLATFORMS, OUR_TOOLS
 from gateway.plugins.packages import in_packages, installed_entry_points, is_installed
 from gateway.plugins.providers import ProviderSource
-from gateway.plugins.report import Row, nobody_is_called_so, rows, summary
+from gateway.plugins.report import Row, nobody_is_called_so, not_selectable, rows, summary
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
 from gateway.wiring.plugin_gifts import Gifts, gifts_of
@@ -37,6 +42,8 @@ COLLIDES = (
     "plugins are off: Hermes Agent itself is installed in posthouse's Python environment, and its "
     "packages have the names of ours; take it out (pip uninstall hermes-agent)"
 )
+_NO_SECRETS = {"HOME", "USER", "LOGNAME", "PATH", "SHELL", "TERM", "LANG", "TMPDIR", "TZ"}
+"""Servers of tools may ask for these as well; everything else in the process needs them."""
 _TRUE = {"1", "true", "yes", "on"}
 
 
@@ -130,7 +137,9 @@ class PluginHouse:
             if archive is not None:
                 await self.facade.refresh(archive)
         wanted = [f for f in found if self.settings.is_selected(f)]
-        set_up_for_plugins(self.facade.folder, {v for f in wanted for v in f.manifest.requires_env})
+        declared = {v for f in wanted for v in f.manifest.requires_env}
+        secrets = [n for n in references(self._config) if n not in _NO_SECRETS]
+        set_up_for_plugins(self.facade.folder, declared, secrets)
         return [*remarks, *await self._aside(lambda: lend_names(self.facade.folder, manager))]
 
     def _prepare(self) -> list[str]:
@@ -156,7 +165,11 @@ async def said_before_loading(config: Config, around: Surroundings) -> list[str]
     records = house.loader().only_noted_all(await house.find())
     if house.off:
         return [house.off]
-    return [*PluginManager(records).troubles(), *nobody_is_called_so(records, house.settings)]
+    return [
+        *PluginManager(records).troubles(),
+        *nobody_is_called_so(records, house.settings),
+        *not_selectable(records, house.settings),
+    ]
 
 
 async def load_plugins(

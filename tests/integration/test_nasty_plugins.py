@@ -147,6 +147,29 @@ async def test_ten_nasty_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert all(t.daemon for t in threading.enumerate() if "forever" in t.name)
 
 
+async def test_what_servers_of_tools_get_is_no_plugins_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KEY_OF_A_SERVER", "KEY_FILE_OF_A_SERVER_FILE", "PATH_OF_NOBODY"):
+        monkeypatch.setenv(name, "x")
+    (tmp_path / "home").mkdir()
+    code = "import os\nseen = [n for n in os.environ if 'OF_A_SERVER' in n]\n"
+    code += "assert 'HOME' in os.environ and not seen, seen\n" + NOTHING
+    write_plugin(tmp_path / "home" / "plugins", "a", code)
+    env = {"A": "${KEY_OF_A_SERVER}", "B": "${HOME}", "C": "${KEY_FILE_OF_A_SERVER}"}
+    (tmp_path / "key").write_text("x")
+    monkeypatch.setenv("KEY_FILE_OF_A_SERVER_FILE", str(tmp_path / "key"))
+    config = Config.model_validate(
+        {
+            "plugins": {"enabled": ["a"]},
+            "agent": {"tools": {"mcp": {"s": {"command": "x", "env": env}}}},
+        }
+    )
+    plugins = await loaded(tmp_path, config)
+    assert plugins.troubles() == []
+    assert os.environ["PATH_OF_NOBODY"] == "x"
+
+
 async def test_an_installed_hermes_agent_switches_plugins_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

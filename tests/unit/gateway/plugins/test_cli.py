@@ -170,6 +170,31 @@ def test_a_check_of_the_configuration_names_what_is_not_there(
     assert "hermes_plugins.good" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("context: {engine: lossles}", "context.engine names 'lossles', but no plugin offers it"),
+        ("context: {engine: lossles}", "did you mean lossless?"),
+        ("context: {engine: eng}", ""),
+        ("context: {engine: compressor}", ""),
+        ("context: {engine: xyz}", "(there are: eng, lossless)"),
+        ("context: {engine: xyz}\nplugins: {enabled: [good]}", ""),
+        ("context: {engine: lossles}\nplugins: {enabled: [good]}", "did you mean lossless?"),
+        ("context: {engine: eng}\nplugins: {disabled: [eng]}", "plugins.disabled names it as well"),
+        ("memory: {provider: men}", "memory.provider names 'men', but no plugin offers it"),
+        ("memory: {provider: mem}", ""),
+    ],
+)
+def test_a_check_of_the_configuration_knows_engines_and_providers(
+    capsys: pytest.CaptureFixture[str], home: Path, config: str, said: str
+) -> None:
+    (home / "config.yaml").write_text(config)
+    assert main(["config", "check"]) == exits.OK
+    text = capsys.readouterr().out
+    assert said in text
+    assert said or "names" not in text
+
+
 def test_check_says_which_tools_and_hooks_are_of_no_use(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
