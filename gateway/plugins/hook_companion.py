@@ -108,6 +108,7 @@ class HookCompanion:
             "new_session_id": boundary.new_session_id or None,
             "platform": platform,
             "reason": reason,
+            "conversation_id": boundary.session_key,
             "gateway_session_key": boundary.session_key,
         }
         occasions = []
@@ -119,7 +120,6 @@ class HookCompanion:
                 where = Whereabouts(conversation_id, session_id, boundary.session_key, platform)
                 about = {
                     "session_id": session_id,
-                    "conversation_id": conversation_id,
                     "context_compressor": self.engine_of(conversation_id),
                 }
                 occasions.append(Occasion(name, {**both, **about}, where))
@@ -135,7 +135,8 @@ class HookCompanion:
             "session_id": facts.session_id,
             "model": facts.model,
             "platform": facts.platform,
-            "conversation_id": facts.conversation_id,
+            # As engines are told of it; a plugin looks for its engine by this.
+            "conversation_id": facts.session_key,
             "gateway_session_key": facts.session_key,
             "context_compressor": self.engine_of(facts.conversation_id),
         }

@@ -88,7 +88,7 @@ class ToolHooks:
             "task_id": context.conversation_id,
             "session_id": where.session_id,
             "turn_id": context.turn_id,
-            "conversation_id": context.conversation_id,
+            "conversation_id": where.session_key,
             **(more or {}),
         }
         return Occasion(name, payload, where)

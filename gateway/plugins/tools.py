@@ -88,7 +88,7 @@ class ForeignTool:
         offered = {
             "task_id": context.conversation_id,
             "session_id": where.session_id,
-            "conversation_id": context.conversation_id,
+            "conversation_id": where.session_key,
             "turn_id": context.turn_id,
         }
         handler = self._given.handler

@@ -92,7 +92,7 @@ async def test_before_the_model_is_asked() -> None:
         "model": "model-x",
         "platform": "telegram",
         "sender_id": "7",
-        "conversation_id": "conv_1",
+        "conversation_id": FACTS.session_key,
         "gateway_session_key": FACTS.session_key,
         "context_compressor": "engine",
     }

@@ -68,7 +68,8 @@ async def test_a_handler_gets_its_arguments_and_the_keywords_that_it_takes() -> 
         return '{"degrees": 20}'
 
     def full(args: dict[str, Any], task_id: str, **more: Any) -> str:
-        return f"{task_id} {more['session_id']} {get_session_env('HERMES_SESSION_KEY')}"
+        lane = get_session_env("HERMES_SESSION_KEY")
+        return f"{task_id} {more['conversation_id']} {more['session_id']} {lane}"
 
     async def later(args: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0)
@@ -77,7 +78,7 @@ async def test_a_handler_gets_its_arguments_and_the_keywords_that_it_takes() -> 
     rig = Rig()
     assert await rig.said(tool(plain), city="Ulm") == '{"degrees": 20}'
     assert seen == [({"city": "Ulm"}, False)]
-    assert await rig.said(tool(full), city="Ulm") == "conv_1 sess_1 key_1"
+    assert await rig.said(tool(full), city="Ulm") == "conv_1 key_1 sess_1 key_1"
     assert await rig.said(tool(later, is_async=True), city="Ulm") == (
         '{"city": "Ulm", "key": "key_1"}'
     )
