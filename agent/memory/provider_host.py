@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -62,9 +64,9 @@ class ProviderHost:
         return self._late_at is not None and self._clock.monotonic() > self._late_at
 
     def takes(self, method: str, keyword: str) -> bool:
-        """Has its method this parameter?"""
-        bound = getattr(self._provider, method, None)
-        return callable(bound) and keyword in accepted_keywords(bound, {keyword: None})
+        """Has its method this parameter? Runs none of the provider's code."""
+        found = inspect.getattr_static(self._provider, method, None)
+        return callable(found) and keyword in accepted_keywords(found, {keyword: None})
 
     def has(self, method: str) -> bool:
         """Does the provider do anything in this method?"""
@@ -126,7 +128,8 @@ class ProviderHost:
     ) -> Callable[[], Any]:
         def call() -> Any:
             bound = getattr(self._provider, method)
-            return bound(*args, **accepted_keywords(bound, keywords))
+            taken = accepted_keywords(bound, keywords)
+            return bound(*copy.deepcopy(args), **copy.deepcopy(taken))  # it may change all of it
 
         return call
 

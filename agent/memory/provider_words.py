@@ -16,7 +16,7 @@ ABOUT = "About this memory: "
 
 
 def as_given(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Messages as a provider gets them: as they were said, its own copies."""
+    """Messages as a provider gets them: as they were said."""
     return [dict(public(row.message)) for row in rows]
 
 

@@ -22,7 +22,6 @@ MAX_SCHEMA_CHARS = 16_000
 MAX_ALL_CHARS = 120_000
 """Of all tools of one server: they are part of every request."""
 MAX_DEPTH = 24
-LEFT_OUT_NAMED = 5
 _ODD = re.compile(r"[^a-zA-Z0-9_-]+")
 _PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _NOT_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$schema", "$id", "enum")

@@ -93,3 +93,34 @@ async def test_what_it_does_not_do_is_not_called_and_what_it_lacks_is_left_out()
     old = ProviderHost(Old(), "old", DaemonThreads(1), SystemClock())
     assert not old.takes("sync_turn", "messages")
     assert await old.ask("prefetch", "x", session_id="s", seconds=5) == "old facts"
+
+
+async def test_what_it_is_given_is_its_own_to_change() -> None:
+    class Vandal(Idle):
+        def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
+            messages[0]["tool_calls"][0]["function"]["name"] = "vandalised"
+            return str(len(messages))
+
+        def on_memory_write(
+            self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
+        ) -> None:
+            assert metadata is not None
+            metadata["note"].clear()
+
+    ours = [{"role": "assistant", "tool_calls": [{"function": {"name": "recall"}}]}]
+    note = {"n": 1}
+    host = ProviderHost(Vandal(), "vandal", DaemonThreads(1), SystemClock())
+    assert await host.ask("on_pre_compress", ours, seconds=5) == "1"
+    assert ours[0]["tool_calls"][0]["function"]["name"] == "recall"  # type: ignore[index]
+    await host.ask("on_memory_write", "add", "memory", "x", metadata={"note": note}, seconds=5)
+    assert note == {"n": 1}
+
+
+async def test_what_it_takes_is_found_out_without_its_code() -> None:
+    class Telling(Idle):
+        @property
+        def sync_turn(self) -> Any:  # type: ignore[override]
+            raise AssertionError("its code runs on its own threads only")
+
+    host = ProviderHost(Telling(), "telling", DaemonThreads(1), SystemClock())
+    assert not host.takes("sync_turn", "messages")
