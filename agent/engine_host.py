@@ -12,6 +12,7 @@ from typing import Any
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
+from agent.keywords import accepted
 from agent.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -21,23 +22,6 @@ QUICK_SECONDS = 10.0
 MAX_TOKENS = 100_000_000
 """What an engine may say of any size."""
 _NUMBERS = ("threshold_tokens", "context_length")
-
-
-def accepted_keywords(call: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Those of the keywords that a callable takes, by its signature.
-
-    Older engines lack newer arguments. Asking the signature, and not calling twice, keeps a
-    ``TypeError`` from inside the engine what it is.
-    """
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return dict(keywords)
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        return dict(keywords)
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = {p.name for p in parameters if p.kind in named}
-    return {key: value for key, value in keywords.items() if key in names}
 
 
 class EngineHost:
@@ -118,7 +102,7 @@ class EngineHost:
             bound = getattr(self.engine, method, None)
             if not callable(bound):
                 raise EngineError(f"the context engine {self.name} has no method {method}")
-            return bound(*args, **(accepted_keywords(bound, keywords) if keywords else {}))
+            return bound(*args, **(accepted(bound, keywords) if keywords else {}))
 
         return await self.run(work, method, timeout_seconds)
 

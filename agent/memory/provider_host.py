@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.daemon_threads import DaemonThreads
-from agent.engine_host import accepted_keywords
+from agent.keywords import accepted
 from agent.memory_provider import MemoryProvider
 from agent.ports import Clock
 
@@ -66,7 +66,7 @@ class ProviderHost:
     def takes(self, method: str, keyword: str) -> bool:
         """Has its method this parameter? Runs none of the provider's code."""
         found = inspect.getattr_static(self._provider, method, None)
-        return callable(found) and keyword in accepted_keywords(found, {keyword: None})
+        return callable(found) and keyword in accepted(found, {keyword: None})
 
     def has(self, method: str) -> bool:
         """Does the provider do anything in this method?"""
@@ -128,7 +128,7 @@ class ProviderHost:
     ) -> Callable[[], Any]:
         def call() -> Any:
             bound = getattr(self._provider, method)
-            taken = accepted_keywords(bound, keywords)
+            taken = accepted(bound, keywords)
             return bound(*copy.deepcopy(args), **copy.deepcopy(taken))  # it may change all of it
 
         return call

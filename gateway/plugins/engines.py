@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,14 +14,13 @@ from agent.errors import EngineError
 from agent.messages import ToolSchema
 from agent.ports import Clock
 from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
+from gateway.plugins.making import asked
 from gateway.plugins.manager import PluginManager, PluginRecord
 from gateway.plugins.names import BUILT_IN_ENGINE, is_tool_name
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAKING_SECONDS = 10.0
-"""How long an engine may take to become another one."""
 MANY = 128
 """Threads: each conversation's engine may hang in one of its own."""
 MAX_TOOLS = 64
@@ -165,30 +162,7 @@ class EngineSource:
         )
 
     async def _on_thread(self, work: Callable[[], T], what: str) -> T:
-        """Run code of the plugin's on a thread of ours.
-
-        Raises:
-            EngineError: It failed, or did not end in time.
-        """
-        future: Future[T] = self.threads.submit(work)
-        waiting = asyncio.wrap_future(future)
-        deadline = asyncio.ensure_future(self._clock.sleep(MAKING_SECONDS))
-        both: set[asyncio.Future[Any]] = {waiting, deadline}
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise EngineError(f"it did not {what} within {MAKING_SECONDS:.0f} s")
-            return waiting.result()
-        except EngineError:
-            raise
-        except Exception as exc:
-            log.exception("plugin's engine failed", extra={"engine": self.name})
-            raise EngineError(f"it could not {what} ({type(exc).__name__})") from exc
-        finally:
-            deadline.cancel()
-            if waiting.done() and not waiting.cancelled():
-                waiting.exception()  # seen
-            waiting.cancel()
+        return await asked(self.threads, self._clock, self.name, work, what)
 
     def _refuse(self, why: str) -> None:
         self._say(why, f"context.engine {self.name} is not used")

@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agent.keywords import accepted
 from gateway.plugins.calling import (
     Callee,
     PluginCalls,
 )
-from gateway.plugins.keywords import accepted
 
 SECONDS = 30.0
 MAX_CHARS = 100_000

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.errors import StoreError
+from agent.keywords import accepted, names_taken
 from agent.messages import Message, public
 from agent.turn_companions import History
 from gateway.plugins.calling import (
@@ -20,7 +21,6 @@ from gateway.plugins.calling import (
     Step,
 )
 from gateway.plugins.collected import Hook
-from gateway.plugins.keywords import accepted, names_taken
 from gateway.plugins.manager import PluginManager
 from gateway.plugins.whereabouts import Whereabouts
 

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from agent import daemon_threads
 from agent.daemon_threads import DaemonThreads
@@ -26,6 +25,7 @@ from gateway.plugins.needs import missing, written_by_anybody
 from gateway.plugins.putting_back import SharedState
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.taken import TakenNames
+from gateway.tasks import wait_all
 
 log = logging.getLogger(__name__)
 
@@ -175,12 +175,9 @@ class PluginLoader:
 
     async def _wait(self, future: Future[Register], seconds: float) -> None:
         waiting = asyncio.wrap_future(future)
-        deadline = asyncio.ensure_future(self._clock.sleep(seconds))
-        both: set[asyncio.Future[Any]] = {waiting, deadline}
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await wait_all((waiting,), self._clock, seconds)
         finally:
-            deadline.cancel()
             if waiting.done() and not waiting.cancelled():
                 waiting.exception()  # seen
             waiting.cancel()

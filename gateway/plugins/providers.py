@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
@@ -14,12 +12,12 @@ from agent.memory_provider import MemoryProvider
 from agent.messages import ToolSchema
 from agent.ports import Clock
 from gateway.plugins.engines import schemas_of
+from gateway.plugins.making import asked
 from gateway.plugins.manager import PluginManager
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAKING_SECONDS = 10.0
 MANY = 32
 """Threads: one that hangs while it is made keeps one."""
 WITHOUT = "there is no memory but the notes of our own"
@@ -113,30 +111,7 @@ class ProviderSource:
         return given
 
     async def _on_thread(self, work: Callable[[], T], what: str) -> T:
-        """Run code of the plugin's on a thread of ours.
-
-        Raises:
-            EngineError: it failed, or did not end in time.
-        """
-        future: Future[T] = self._threads.submit(work)
-        waiting = asyncio.wrap_future(future)
-        deadline = asyncio.ensure_future(self._clock.sleep(MAKING_SECONDS))
-        both: set[asyncio.Future[Any]] = {waiting, deadline}
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise EngineError(f"it did not {what} within {MAKING_SECONDS:.0f} s")
-            return waiting.result()
-        except EngineError:
-            raise
-        except Exception as exc:
-            log.exception("memory provider failed", extra={"provider": self.name})
-            raise EngineError(f"it could not {what} ({type(exc).__name__})") from exc
-        finally:
-            deadline.cancel()
-            if waiting.done() and not waiting.cancelled():
-                waiting.exception()  # seen
-            waiting.cancel()
+        return await asked(self._threads, self._clock, self.name, work, what)
 
     def _refuse(self, why: str) -> None:
         text = f"memory.provider {self.name} is not used: {why}; {WITHOUT}"

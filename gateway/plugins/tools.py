@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from agent.errors import ToolError
+from agent.keywords import accepted
 from agent.messages import ToolSchema, clean_text
 from agent.ports import ToolContext, ToolResult
 from gateway.plugins.calling import (
@@ -23,7 +24,6 @@ from gateway.plugins.calling import (
     TookTooLong,
 )
 from gateway.plugins.collected import PluginTool
-from gateway.plugins.keywords import accepted
 from gateway.plugins.whereabouts import Places
 
 log = logging.getLogger(__name__)

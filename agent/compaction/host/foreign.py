@@ -12,8 +12,9 @@ from agent.compaction.host.foreign_extras import ForeignExtras
 from agent.compaction.host.foreign_lists import copied
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
-from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
+from agent.engine_host import QUICK_SECONDS, EngineHost
 from agent.errors import EngineError
+from agent.keywords import accepted
 from agent.ports import Clock
 from agent.sessions import LoadedSession, Session
 
@@ -131,7 +132,7 @@ class ForeignEngine:
             "api_mode": self._facts.api_mode,
         }
         call = self.engine.update_model
-        call(model, window_tokens, **accepted_keywords(call, more))
+        call(model, window_tokens, **accepted(call, more))
 
     # --- the life of the conversation ------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class ForeignEngine:
             bind = getattr(self.engine, "bind_session_state", None)
             if callable(bind):
                 keywords = {"session_db": database, "session_id": session.id}
-                bind(**accepted_keywords(bind, keywords))
+                bind(**accepted(bind, keywords))
             if not self.host.inherits("get_tool_schemas"):
                 self._facts.on_tools(self.engine.get_tool_schemas())
 

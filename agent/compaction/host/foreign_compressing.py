@@ -7,7 +7,8 @@ from typing import Any
 
 from agent.compaction.host.foreign_lists import copied, looked_at, pruned_by
 from agent.compaction.plan.adoption import Checked
-from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
+from agent.engine_host import QUICK_SECONDS, EngineHost
+from agent.keywords import accepted
 from agent.messages import Row
 from agent.ports import CompactionTrigger
 from agent.sessions import SessionPrefix
@@ -103,7 +104,7 @@ class ForeignCompressing:
 
         def work() -> Checked:
             call = self._engine.compress
-            result = call(copied(rows), **accepted_keywords(call, keywords))
+            result = call(copied(rows), **accepted(call, keywords))
             return looked_at(result, rows)
 
         checked: Checked = await self._host.run(work, "compress", self._timeout_seconds)

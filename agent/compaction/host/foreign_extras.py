@@ -9,8 +9,9 @@ from typing import Any
 
 from agent.compaction.host.foreign_lists import as_text, copied, not_too_many, plain
 from agent.compaction.plan.selection import selected
-from agent.engine_host import QUICK_SECONDS, EngineHost, accepted_keywords
+from agent.engine_host import QUICK_SECONDS, EngineHost
 from agent.errors import EngineError
+from agent.keywords import accepted
 from agent.messages import Message, clean_text, newest_real_user, to_engine
 from agent.ports import CompactionTrigger, TurnEnd, Usage
 from agent.sessions import LoadedSession
@@ -56,7 +57,7 @@ class ForeignExtras:
                 "budget_tokens": budget,
             }
             call = self._engine.select_context
-            result = call(given, **accepted_keywords(call, keywords))
+            result = call(given, **accepted(call, keywords))
             if result is None or result == given == list(messages):
                 return messages
             not_too_many(result, len(messages))
@@ -85,7 +86,7 @@ class ForeignExtras:
             }
             if not self._engine.emit_automatic_compaction_status:
                 return ""
-            said = call(**accepted_keywords(call, facts))
+            said = call(**accepted(call, facts))
             return clean_text(said.strip()[:MAX_STATUS_CHARS]) if isinstance(said, str) else ""
 
         try:
@@ -111,7 +112,7 @@ class ForeignExtras:
         def work() -> None:
             messages = [*copied(seen.rows), dict(copy.deepcopy(final))]
             call = self._engine.on_turn_complete
-            call(messages, **accepted_keywords(call, keywords))
+            call(messages, **accepted(call, keywords))
 
         try:
             await self._host.run(work, "on_turn_complete", QUICK_SECONDS)
@@ -130,7 +131,7 @@ class ForeignExtras:
         def work() -> str:
             call = self._engine.handle_tool_call
             live = [dict(m) for m in copy.deepcopy(list(messages))]
-            keywords = accepted_keywords(call, {"messages": live})
+            keywords = accepted(call, {"messages": live})
             return as_text(call(name, copy.deepcopy(dict(arguments)), **keywords))
 
         text: str = await self._host.run(work, f"tool {name}", TOOL_SECONDS)

@@ -10,8 +10,8 @@ from typing import Any
 
 from agent.compaction.plan.adoption import Adopted, Checked, check
 from agent.context_engine import ContextEngine
-from agent.engine_host import accepted_keywords
 from agent.errors import EngineError
+from agent.keywords import accepted
 from agent.messages import Draft, Entry, Row, to_engine
 
 MANY_TIMES, AT_LEAST = 4, 1000
@@ -73,7 +73,7 @@ def pruned_by(engine: ContextEngine, rows: Sequence[Row], tokens: int) -> Checke
     """What an engine makes of old tool results; None: it changed nothing."""
     copies = copied(rows)
     call = engine.prune_tool_results_only
-    answer = call(copies, **accepted_keywords(call, {"current_tokens": tokens}))
+    answer = call(copies, **accepted(call, {"current_tokens": tokens}))
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise EngineError("the context engine gave back something that is no pruned list")
     result, count = answer

@@ -11,8 +11,9 @@ import pytest
 
 from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.daemon_threads import DaemonThreads
-from agent.engine_host import EngineHost, accepted_keywords
+from agent.engine_host import EngineHost
 from agent.errors import EngineError
+from agent.keywords import accepted
 from tests.fakes.clock import FakeClock
 
 
@@ -155,8 +156,8 @@ def test_keywords_are_filtered_by_signature() -> None:
     def new(messages: list[Any], **rest: Any) -> None: ...
 
     keywords = {"current_tokens": 1, "force": True}
-    assert accepted_keywords(old, keywords) == {"current_tokens": 1}
-    assert accepted_keywords(new, keywords) == keywords
+    assert accepted(old, keywords) == {"current_tokens": 1}
+    assert accepted(new, keywords) == keywords
 
 
 def test_the_contract_has_a_default_for_everything_optional() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.daemon_threads import DaemonThreads
+from agent.keywords import accepted
 from gateway.plugins.calling import (
     Callee,
     PluginCalls,
@@ -19,7 +20,6 @@ from gateway.plugins.calling import (
     StillHangs,
     TookTooLong,
 )
-from gateway.plugins.keywords import accepted
 from tests.fakes.clock import FakeClock
 
 

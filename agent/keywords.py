@@ -1,4 +1,8 @@
-"""Owns which of the keywords that are offered a plugin's function takes, by its signature."""
+"""Owns which of the keywords that are offered a plugin's function takes, by its signature.
+
+Older plugins lack newer arguments. Asking the signature, and not calling twice, keeps a
+``TypeError`` from inside a plugin what it is.
+"""
 
 from __future__ import annotations
 
