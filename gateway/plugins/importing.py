@@ -126,6 +126,8 @@ def _checked(register: Callable[..., Any]) -> Register:
         if inspect.iscoroutine(result):
             result.close()
             raise PluginUnusable("its register is async; it has to be a plain function")
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise PluginUnusable("its register yields, so nothing of it ran; it has to be plain")
 
     return call
 

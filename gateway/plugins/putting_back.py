@@ -28,6 +28,9 @@ _SHARED: tuple[tuple[Any, str], ...] = (
 )
 """Replacing one of these would reach every part of the daemon."""
 
+_NEEDED = {"agent", "gateway", "storage", *sys.stdlib_module_names}
+"""Of these the daemon imports more while it runs. Plugins replace modules of their own names."""
+
 
 class SharedState:
     """A snapshot of what the process shares, to be compared with later."""
@@ -67,6 +70,10 @@ def _aspects() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], None]]]
             partial(setattr, holder, name),
         )
     yield "the finders of modules", partial(_finders, len(sys.meta_path)), _finders_first
+    names = [name for name in sys.modules if name.split(".")[0] in _NEEDED]
+    yield "modules", partial(_modules, names), partial(_put_modules, names)
+    yield "the tracing of threads", threading.gettrace, threading.settrace
+    yield "the profiling of threads", threading.getprofile, threading.setprofile
     yield "the log's handlers", _handlers, _set_handlers
     yield "the log's level", lambda: root.level, partial(setattr, root, "level")
     yield "the log's switch", lambda: root.manager.disable, logging.disable
@@ -87,6 +94,14 @@ def _finders_first(finders: tuple[Any, ...]) -> None:
     known = {id(finder) for finder in finders}
     there = sys.meta_path if isinstance(sys.meta_path, list) else []
     sys.meta_path = [*finders, *(finder for finder in there if id(finder) not in known)]
+
+
+def _modules(names: list[str]) -> tuple[Any, ...]:
+    return tuple(sys.modules.get(name) for name in names)
+
+
+def _put_modules(names: list[str], modules: tuple[Any, ...]) -> None:
+    sys.modules.update({n: m for n, m in zip(names, modules, strict=True) if m is not None})
 
 
 def _handlers() -> tuple[Any, ...]:

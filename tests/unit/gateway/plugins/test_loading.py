@@ -191,6 +191,7 @@ async def test_a_src_layout_does_not_take_the_name_of_another_package(tmp_path: 
         ("x = 1", "has no register(ctx)", None),
         ("register = 3", "has no register(ctx)", None),
         ("async def register(ctx): pass", "its register is async", None),
+        ("def register(ctx): yield", "its register yields", None),
         ("def register(): pass", "TypeError: register() takes 0", None),
         ("def register(ctx): raise ValueError('a\\x1b[31m\\nb')", "ValueError: a", "raise Value"),
         ("from . import gone", "ImportError: cannot import name 'gone'", "from . import gone"),

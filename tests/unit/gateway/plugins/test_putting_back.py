@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import gc
+import json
 import logging
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +53,10 @@ CHANGES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "time-out": ("the time-out of sockets", lambda _: socket.setdefaulttimeout(0.1)),
     "depth": ("the recursion limit", lambda _: sys.setrecursionlimit(9999)),
     "interval": ("the switch interval", lambda _: sys.setswitchinterval(1.0)),
+    "no module": ("modules", lambda _: sys.modules.update(json=None)),  # type: ignore[arg-type]
+    "module gone": ("modules", lambda _: sys.modules.pop("gateway.plugins.putting_back")),
+    "traced": ("the tracing of threads", lambda _: threading.settrace(print)),  # type: ignore[arg-type]
+    "profiled": ("the profiling of threads", lambda _: threading.setprofile(print)),  # type: ignore[arg-type]
     "finder in front": (
         "the finders of modules",
         lambda _: sys.meta_path.insert(0, Evil()),  # type: ignore[arg-type]
@@ -66,6 +72,8 @@ def test_put_back(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     label, do = CHANGES[change]
     handlers, finders = list(logging.root.handlers), list(sys.meta_path)
+    modules = [json, sys.modules["gateway.plugins.putting_back"]]
+    watchers = (threading.gettrace(), threading.getprofile())
     facts = (socket.getaddrinfo, time.sleep, open, sys.stderr, logging.root.level, os.getcwd())
     numbers = (sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled())
     state = SharedState()
@@ -80,6 +88,8 @@ def test_put_back(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     assert numbers == (sys.getrecursionlimit(), sys.getswitchinterval(), gc.isenabled())
     assert logging.root.handlers == handlers
+    assert [sys.modules[name] for name in ("json", "gateway.plugins.putting_back")] == modules
+    assert watchers == (threading.gettrace(), threading.getprofile())
     assert [id(finder) for finder in sys.meta_path[: len(finders)]] == list(map(id, finders))
     del sys.meta_path[len(finders) :]
     assert (logging.root.manager.disable, socket.getdefaulttimeout()) == (0, None)
