@@ -55,6 +55,7 @@ class Announcer:
             branched = await self._is_fresh_branch(session) if before is None else False
             self._key = await self._key_of(session)
         except StoreError:
+            self._told.remove(session.id)  # it is told the next time
             log.warning("context engine was not told of a session", exc_info=True)
             return
         if old is None:

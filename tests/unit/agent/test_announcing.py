@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.errors import StoreError
 from agent.messages import Keep
 from agent.ports import Usage
 from agent.sessions import EndReason, LoadedSession, SplitRequest
@@ -127,3 +128,40 @@ async def test_a_lowered_window_comes_with_the_models_name(clock: FakeClock) -> 
     bench.compactor.note_limit(5000)
     await bench.compactor.compact(loaded, "manual")
     assert (engine.model, engine.context_length) == ("m", 5000)
+
+
+class Hiccup:
+    """The store, which once can not look up a conversation."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def conversation(self, conversation_id: str) -> Any:
+        if self.fails:
+            raise StoreError("the disk is full")
+        return await self._store.conversation(conversation_id)
+
+
+async def test_what_the_store_kept_from_it_is_told_later(clock: FakeClock) -> None:
+    engine = Listening()
+    bench = Bench(clock, engine=engine)
+    store: Any = Hiccup(bench.store)
+    bench.store = store
+    bench.compactor = bench.fresh()
+    old = await bench.talk(2)
+    await bench.compactor.note_usage(old, USAGE)
+    new = await moved(bench, old, "switch")
+    store.fails = True
+    await bench.compactor.note_usage(new, USAGE)
+    store.fails = False
+    await bench.compactor.note_usage(new, USAGE)
+    told = [heard for heard in engine.heard if heard[0] != "usage"]
+    assert told == [
+        ("start", old.session.id, None),
+        ("end", old.session.id, 4),
+        ("start", new.session.id, "switch"),
+    ]
