@@ -28,7 +28,7 @@ PREFETCH_SECONDS = 3.0
 """So long a message waits for what its provider brings, whatever it does."""
 START_SECONDS = 30.0
 REST_SECONDS = 600.0
-"""After a start that failed."""
+"""After one that could not be made or started."""
 COMPRESS_SECONDS = 8.0
 TOOL_SECONDS = 110.0
 CLOSE_SECONDS = 5.0
@@ -266,6 +266,7 @@ class ProviderCompanion:
     async def _start(self, facts: TurnFacts) -> _Awake | None:
         provider = await self._make()
         if provider is None:
+            self._rest(facts.conversation_id)
             return None
         host = ProviderHost(provider, self._provider_name, self._threads, self._clock)
         try:

@@ -97,7 +97,7 @@ class ProviderSource:
         try:
             return await self._made()
         except EngineError as exc:
-            self._refuse(str(exc))
+            self._say(str(exc), f"memory.provider {self.name} does not work in every conversation")
             return None
 
     async def _made(self) -> MemoryProvider:
@@ -114,7 +114,10 @@ class ProviderSource:
         return await asked(self._threads, self._clock, self.name, work, what)
 
     def _refuse(self, why: str) -> None:
-        text = f"memory.provider {self.name} is not used: {why}; {WITHOUT}"
+        self._say(why, f"memory.provider {self.name} is not used")
+
+    def _say(self, why: str, what: str) -> None:
+        text = f"{what}: {why}; {WITHOUT}"
         if text != self._trouble:
             log.error("memory provider refused", extra={"provider": self.name, "reason": why})
         self._trouble = text
