@@ -380,9 +380,10 @@ async def test_an_odd_list_of_an_engine_is_made_sendable(name: str, trigger: str
 @pytest.mark.parametrize("trigger", ["preflight", "hygiene", "manual", "overflow"])
 async def test_an_engine_that_hangs_is_left_behind(trigger: str) -> None:
     """B72: it has a deadline; the turn goes on, and what comes late is thrown away."""
-    gate = threading.Event()
+    gate, entered = threading.Event(), threading.Event()
 
     def hangs(messages: list[dict[str, Any]]) -> Any:
+        entered.set()
         gate.wait(60)
         return messages[-2:]
 
@@ -394,6 +395,8 @@ async def test_an_engine_that_hangs_is_left_behind(trigger: str) -> None:
     try:
         async with asyncio.timeout(60):
             running = asyncio.ensure_future(TRIGGERS[trigger](scene))
+            while not entered.is_set():
+                await asyncio.sleep(0.001)
             for _ in range(9):  # past the deadline of the one that hangs, and of nobody else
                 await scene.clock.advance(5)
                 await asyncio.sleep(0.001)
