@@ -26,12 +26,9 @@ class PluginTool:
     schema: Mapping[str, Any]
     """``{"name", "description", "parameters"}``, whatever form it was given in."""
     handler: Callable[..., Any]
-    toolset: str = ""
-    is_async: bool = False
     check: Callable[[], Any] | None = None
     """Can it work now? None: always."""
     requires_env: tuple[str, ...] = ()
-    description: str = ""
     override: bool = False
     """It takes the place of a tool of ours; the operator has allowed it."""
     plugin: str = ""

@@ -132,11 +132,8 @@ class PluginContext:
                         or {"type": "object", "properties": {}},
                     },
                     handler=handler,
-                    toolset=str(toolset or ""),
-                    is_async=bool(is_async),
                     check=check_fn if callable(check_fn) else None,
                     requires_env=tuple(map(str, requires_env or ())),
-                    description=str(description or ""),
                     override=self._taken.is_ours("tool", name),
                     plugin=self.manifest.key,
                 )

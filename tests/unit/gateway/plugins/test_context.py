@@ -77,7 +77,7 @@ def test_all_that_can_be_registered() -> None:
         "skill s (nothing reads it here)",
         "platform irc",
     ]
-    assert given.tools[0].is_async
+    assert given.tools[0].handler({}) == ""
     assert given.tools[0].schema["parameters"] == {"type": "object", "properties": {}}
     assert given.tools[1].schema == {
         "name": "w",

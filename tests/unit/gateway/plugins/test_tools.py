@@ -79,9 +79,7 @@ async def test_a_handler_gets_its_arguments_and_the_keywords_that_it_takes() -> 
     assert await rig.said(tool(plain), city="Ulm") == '{"degrees": 20}'
     assert seen == [({"city": "Ulm"}, False)]
     assert await rig.said(tool(full), city="Ulm") == "conv_1 key_1 sess_1 key_1"
-    assert await rig.said(tool(later, is_async=True), city="Ulm") == (
-        '{"city": "Ulm", "key": "key_1"}'
-    )
+    assert await rig.said(tool(later), city="Ulm") == ('{"city": "Ulm", "key": "key_1"}')
 
 
 async def test_arguments_are_checked_before_its_code_runs() -> None:
