@@ -250,6 +250,18 @@ class SessionStore(Ledger, Shelf, Protocol):
         """That message's id, also after a restart; None: there is none, or not any more."""
         ...
 
+    async def leave_preview(self, ticket: TurnTicket) -> None:
+        """That message stays what it is: nothing takes its place any more. There may be none.
+
+        Raises:
+            StaleTurn: the turn is not running any more.
+        """
+        ...
+
+    async def left_preview_of(self, ticket: TurnTicket) -> str | None:
+        """The message that a turn has left last, until it shows itself in another one."""
+        ...
+
     async def finish_turn(
         self,
         ticket: TurnTicket,

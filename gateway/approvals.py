@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.approvals import Proposal, Ruling
@@ -58,6 +58,7 @@ class _Turn:
     record: InboxRecord
     conversation_id: str
     stop: StopSignal
+    make_way: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -110,9 +111,15 @@ class ApprovalDesk:
         """How long a question is open."""
         return max(1, round(self._wait_seconds / 60))
 
-    def approver(self, record: InboxRecord, conversation_id: str, stop: StopSignal) -> TurnApprover:
-        """Who asks for one turn: the sender of this row, in its chat."""
-        return TurnApprover(self, _Turn(record, conversation_id, stop))
+    def approver(
+        self,
+        record: InboxRecord,
+        conversation_id: str,
+        stop: StopSignal,
+        make_way: Callable[[], Awaitable[None]],
+    ) -> TurnApprover:
+        """Who asks for one turn: the sender of this row, below what ``make_way`` has left there."""
+        return TurnApprover(self, _Turn(record, conversation_id, stop, make_way))
 
     def is_awaited(self, outbox_id: int) -> bool:
         """Is the question of this row open?"""
@@ -143,13 +150,10 @@ class ApprovalDesk:
 
     def moved(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> None:
         """A chat has got another id."""
+        old = (platform, bot_id, old_chat_id)
         for question in self._open.values():
             address = question.record.address
-            if (address.platform, address.bot_id, address.chat_id) == (
-                platform,
-                bot_id,
-                old_chat_id,
-            ):
+            if (address.platform, address.bot_id, address.chat_id) == old:
                 question.record = replace(
                     question.record,
                     address=replace(address, chat_id=new_chat_id, thread_id=None),
@@ -170,7 +174,7 @@ class ApprovalDesk:
         started = self._clock.monotonic()
         question = self._new(proposal, turn)
         try:
-            if not await self._post(question, turn.conversation_id):
+            if not await self._post(question, turn):
                 return None
             if not await wait_all((question.answer,), self._clock, self._wait_seconds):
                 self._end(question, Fate.EXPIRED)
@@ -191,13 +195,15 @@ class ApprovalDesk:
         now = self._clock.now()
         return Question(question_id, proposal, turn.record, turn.stop, now, future)
 
-    async def _post(self, question: Question, conversation_id: str) -> bool:
+    async def _post(self, question: Question, turn: _Turn) -> bool:
         """Owe it to the chat; False: the store does not take it."""
+        if not self._closing:
+            await turn.make_way()
         if self._heeds_the_end(question):
             return True
         draft = asking(question, self.minutes)
         try:
-            item = await finish(self._mailbox.owe(draft, conversation_id))
+            item = await finish(self._mailbox.owe(draft, turn.conversation_id))
         except StoreError:
             log.warning("a question could not be put", exc_info=True)
             return False

@@ -9,6 +9,9 @@ from typing import Any
 from agent.mail import Address, Button, OutboxDraft
 from storage.places import Today, address_of_today
 
+LEFT = ""
+"""The platform of a preview that stays what it is: no answer ever goes there."""
+
 
 def extras_of(draft: OutboxDraft) -> dict[str, Any]:
     """Only what is there: most answers have nothing."""

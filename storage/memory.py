@@ -293,6 +293,12 @@ class MemoryStore:
     async def preview_of(self, ticket: TurnTicket) -> str | None:
         return self._turns.preview_of(ticket)
 
+    async def leave_preview(self, ticket: TurnTicket) -> None:
+        self._turns.leave_preview(ticket)
+
+    async def left_preview_of(self, ticket: TurnTicket) -> str | None:
+        return self._turns.left_preview_of(ticket)
+
     async def results_of_turn(self, ticket: TurnTicket) -> list[Row]:
         return self._turns.results_of_turn(ticket)
 

@@ -20,7 +20,7 @@ from agent.sessions import (
 )
 from agent.store_ports import Appended
 from storage.codec import clean
-from storage.extras import in_place_of
+from storage.extras import LEFT, in_place_of
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
@@ -161,8 +161,25 @@ class MemoryTurns:
         return True
 
     def preview_of(self, ticket: TurnTicket) -> str | None:
+        place, message_id = self._preview(ticket)
+        return None if place == LEFT else message_id
+
+    def leave_preview(self, ticket: TurnTicket) -> None:
+        turn = self._running(ticket)
+        if turn.preview is not None:
+            place, message_id = turn.preview
+            turn.preview = (replace(place, platform=LEFT), message_id)
+
+    def left_preview_of(self, ticket: TurnTicket) -> str | None:
+        place, message_id = self._preview(ticket)
+        return message_id if place == LEFT else None
+
+    def _preview(self, ticket: TurnTicket) -> tuple[str | None, str | None]:
+        """Its platform and its id."""
         turn = self._tables.turns.get(ticket.turn_id)
-        return None if turn is None or turn.preview is None else turn.preview[1]
+        if turn is None or turn.preview is None:
+            return None, None
+        return turn.preview[0].platform, turn.preview[1]
 
     def _replaced(self, turn: Turn, drafts: Sequence[OutboxDraft]) -> Sequence[OutboxDraft]:
         """What a turn owes at its end, the first of it in its preview's place."""

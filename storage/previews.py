@@ -11,14 +11,15 @@ from agent.mail import Address, OutboxDraft
 from agent.sessions import TurnTicket
 from storage.codec import clean
 from storage.database import Transaction
-from storage.extras import in_place_of
+from storage.extras import LEFT, in_place_of
 from storage.faultpoint import faultpoint
 from storage.places import address_of_today, today_in
 
+_RUNNING = "SELECT 1 FROM turns WHERE id = ? AND state = 'running'"
+
 
 def note_preview(tx: Transaction, ticket: TurnTicket, address: Address, message_id: str) -> bool:
-    running = "SELECT 1 FROM turns WHERE id = ? AND state = 'running'"
-    if tx.execute(running, (ticket.turn_id,)).fetchone() is None:
+    if tx.execute(_RUNNING, (ticket.turn_id,)).fetchone() is None:
         raise StaleTurn(ticket.turn_id)
     if address_of_today(address, today_in(tx)) != address:
         return False
@@ -35,9 +36,23 @@ def note_preview(tx: Transaction, ticket: TurnTicket, address: Address, message_
     return True
 
 
+def leave_preview(tx: Transaction, ticket: TurnTicket) -> None:
+    if tx.execute(_RUNNING, (ticket.turn_id,)).fetchone() is None:
+        raise StaleTurn(ticket.turn_id)
+    query = "UPDATE previews SET platform = ? WHERE turn_id = ?"
+    tx.execute(query, (LEFT, ticket.turn_id))
+    faultpoint("leave_preview.left")
+
+
+def left_preview_of(db: sqlite3.Connection, ticket: TurnTicket) -> str | None:
+    query = "SELECT message_id FROM previews WHERE turn_id = ? AND platform = ?"
+    found = db.execute(query, (ticket.turn_id, LEFT)).fetchone()
+    return None if found is None else str(found[0])
+
+
 def preview_of(db: sqlite3.Connection, ticket: TurnTicket) -> str | None:
-    query = "SELECT message_id FROM previews WHERE turn_id = ?"
-    found = db.execute(query, (ticket.turn_id,)).fetchone()
+    query = "SELECT message_id FROM previews WHERE turn_id = ? AND platform <> ?"
+    found = db.execute(query, (ticket.turn_id, LEFT)).fetchone()
     return None if found is None else str(found[0])
 
 

@@ -295,6 +295,12 @@ class SqlStore(SqlArchive):
     async def preview_of(self, ticket: TurnTicket) -> str | None:
         return await self._quick.read(previews.preview_of, ticket)
 
+    async def leave_preview(self, ticket: TurnTicket) -> None:
+        await self._writing.write(previews.leave_preview, ticket)
+
+    async def left_preview_of(self, ticket: TurnTicket) -> str | None:
+        return await self._quick.read(previews.left_preview_of, ticket)
+
     async def steer(
         self, ticket: TurnTicket, session_id: str, inbox_ids: Sequence[int], message: Draft
     ) -> Appended | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
@@ -20,7 +21,7 @@ from gateway.platforms.contract import (
 
 log = logging.getLogger(__name__)
 
-BUTTON_PAUSES_SECONDS = (2.0, 15.0, 120.0)
+PAUSES_SECONDS = (2.0, 15.0, 120.0)
 REFUSED_IDS = 1 << 40
 """Sets what is said about a refused part apart from what else is said beside an answer."""
 
@@ -73,13 +74,27 @@ class Beside:
 
     async def take_buttons(self, address: Address, message_id: str, clock: Clock) -> None:
         """Off a message, once its chat takes that; if they stay, that is no harm."""
+        await self._patiently(
+            address, clock, lambda: self.platform.take_buttons(address, message_id)
+        )
+
+    async def put_down(self, address: Address, message_id: str, text: str, clock: Clock) -> None:
+        """Let a preview stand with this text, without any take it away; if not, that is no harm."""
+        key = 1  # of no use here: nothing is sent
+        await self._patiently(
+            address, clock, lambda: self.platform.preview(address, text, message_id, key)
+        )
+
+    async def _patiently(
+        self, address: Address, clock: Clock, call: Callable[[], Awaitable[object]]
+    ) -> None:
         budget = self.chats.budget(address)
-        for pause_seconds in (*BUTTON_PAUSES_SECONDS, None):
+        for pause_seconds in (*PAUSES_SECONDS, None):
             while (wait := budget.wait_seconds) > 0:
                 await clock.sleep(wait)
             budget.called()
             try:
-                await self.platform.take_buttons(address, message_id)
+                await call()
                 return
             except SendFlood as exc:
                 budget.silence(exc.retry_after_seconds)
@@ -87,7 +102,7 @@ class Beside:
                 if pause_seconds is not None:
                     await clock.sleep(pause_seconds)
             except Exception:  # the supervised border of a platform: only an ornament
-                log.info("buttons stay", exc_info=True)
+                log.info("a message stays as it was", exc_info=True)
                 return
 
     async def _say(self, words: OutboxDraft, part_id: int) -> None:

@@ -18,7 +18,8 @@ from gateway.delivery.beside import Beside
 from gateway.delivery.chat import ChatSender
 from gateway.delivery.chats import ChatKey, Chats, chat_of
 from gateway.delivery.parts import Means
-from gateway.delivery.preview import PreviewNotes, Previews
+from gateway.delivery.preview import Previews
+from gateway.delivery.preview_place import PreviewNotes
 from gateway.delivery.tries import DeliverySettings
 from gateway.delivery.waiting import Queues
 from gateway.platforms.contract import ChatGone, Platform, SendFlood

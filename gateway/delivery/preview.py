@@ -7,14 +7,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from agent.errors import StaleTurn, StoreError
 from agent.mail import Address
 from agent.ports import Clock
 from agent.sessions import TurnTicket
+from gateway.delivery.beside import Beside
 from gateway.delivery.chats import Chats
 from gateway.delivery.pace import PreviewSettings
+from gateway.delivery.preview_place import Noted, PreviewNotes, PreviewPlace
 from gateway.delivery.unfinished import finished, is_beyond, unfinished
 from gateway.platforms.contract import (
     ChatGone,
@@ -28,18 +28,6 @@ from gateway.platforms.contract import (
 from gateway.tasks import TaskOwner, wait_all
 
 log = logging.getLogger(__name__)
-
-
-class PreviewNotes(Protocol):
-    """Where it is kept which message shows a turn (`agent.store_ports.SessionStore`)."""
-
-    async def note_preview(self, ticket: TurnTicket, address: Address, message_id: str) -> bool:
-        """As the store says."""
-        ...
-
-    async def preview_of(self, ticket: TurnTicket) -> str | None:
-        """As the store says."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +73,23 @@ class Preview:
         self, shared: Previews, platform: Platform, ticket: TurnTicket, address: Address
     ) -> None:
         self._platform = platform
-        self._notes = shared.notes
         self._chats = shared.chats
         self._is_busy = shared.is_busy
         self._tasks = shared.tasks
         self._clock = shared.clock
         self._settings = shared.settings
-        self._ticket = ticket
         self._address = address
         self._is_draft = platform.preview_kind(address) == "draft"
         self._bounds = platform.preview_bounds(address)
         self._pieces: list[str] = []
         self._news = asyncio.Event()
+        self._voided = ""
+        """What was said last and is not part of the answer: words ahead of a tool."""
         self._whole = False
         """The message is full: more text changes nothing."""
         self._began: float | None = None
         """When the first text came, since what was shown was void."""
-        self._message_id: str | None = None
+        self._place = PreviewPlace(shared.notes, ticket, address, shared.clock, shared.settings)
         self._shown = ""
         self._last_at = 0.0
         self._count = 0
@@ -109,8 +97,6 @@ class Preview:
         self._failures = 0
         self._over = False
         self._left_behind = False
-        self._in_doubt = False
-        """May the store have its message, or not?"""
         self._under_way: asyncio.Future[None] | None = None
 
     # for the turn
@@ -122,6 +108,7 @@ class Preview:
             if not self._whole:
                 self._news.set()
             return
+        self._voided = self.text or self._voided
         self._pieces.clear()
         self._whole = False
         self._began = None
@@ -136,15 +123,12 @@ class Preview:
     @property
     def is_shown(self) -> bool:
         """Did anything of this turn appear in the chat?"""
-        return self._count > 0 or self._message_id is not None
+        return self._count > 0 or self._place.message_id is not None
 
     async def take_up(self) -> None:
         """Go on in the message in which this turn was shown before a restart."""
-        try:
-            self._message_id = await self._notes.preview_of(self._ticket)
-        except StoreError:
+        if not await self._place.take_up():
             self._over = True  # a second message would be one too many
-            log.warning("the preview of before is not known", exc_info=True)
 
     async def run(self) -> None:
         """Show what there is, as often as the chat takes it, until cancelled or in vain."""
@@ -162,19 +146,46 @@ class Preview:
     async def end(self) -> None:
         """Nothing changes the message after this; what is under way gets a moment to arrive."""
         self._over = True
+        await self._settled()
+
+    async def _settled(self) -> None:
+        """What is under way arrives, or the turn does without previews from now on."""
         call = self._under_way
         if call is None or call.done():
             return
         if await wait_all((call,), self._clock, self._settings.patience_seconds):
             return
         log.info("a preview was left behind", extra={"platform": self._address.platform})
-        self._left_behind = True
-        if self._message_id is not None or self._is_draft:
+        self._over = self._left_behind = True
+        if self._place.message_id is not None or self._is_draft:
             call.cancel()
+
+    async def stand(self) -> None:
+        """A question comes below what is shown: that is finished, and what follows is put below."""
+        if self._is_draft or (self._under_way is None and self._place.message_id is None):
+            return
+        await self._settled()
+        text, shown = finished(self.text or self._voided, self._bounds.limit), self._place
+        self.on_text("")
+        if shown.message_id is not None:  # without words: it shows those of before a restart
+            beside = Beside(self._platform, self._chats)
+            putting = beside.put_down(self._address, shown.message_id, text, self._clock)
+            self._under_way = self._tasks.spawn(putting, name="preview put down")
+            await wait_all((self._under_way,), self._clock, self._settings.patience_seconds)
+        if not await shown.leave():
+            # The answer may come in its place, where no belated edit must land.
+            await self.end()
+            return
+        self._under_way, self._shown, self._voided, self._count = None, "", "", 0
 
     async def rest(self, mark: str) -> None:
         """Behind `end`: let a message that will be gone on with stand without a cursor."""
-        if self._message_id is None or not self._shown or self._is_silent() or self._left_behind:
+        if (
+            self._place.message_id is None
+            or not self._shown
+            or self._is_silent()
+            or self._left_behind
+        ):
             return
         self._over = False
         self._begin_call(f"{finished(self.text, self._bounds.limit)}\n\n{mark}")
@@ -198,7 +209,7 @@ class Preview:
         if self._count:
             interval = self._settings.interval(self._count, self._failures, self._bounds)
             return max(wait, self._last_at + interval - now)
-        if self._message_id is None and self._is_busy(self._address):
+        if self._place.message_id is None and self._is_busy(self._address):
             wait = max(wait, self._settings.first_at_last_seconds)
         if self._failures:
             wait = max(wait, self._last_at + 2.0**self._failures - now)
@@ -228,7 +239,7 @@ class Preview:
     async def _show(self, text: str) -> None:
         try:
             message_id = await self._platform.preview(
-                self._address, text, self._message_id, self._ticket.user_row_id
+                self._address, text, self._place.message_id, self._place.key
             )
         except SendFlood as exc:
             self._chats.budget(self._address).silence(exc.retry_after_seconds)
@@ -252,38 +263,26 @@ class Preview:
             self._count += 1
             self._shown = text
             self._last_at = self._clock.monotonic()
-            if message_id is not None and self._message_id is None:
+            if message_id is not None and self._place.message_id is None:
                 await self._note(message_id)
 
     def _could_double(self) -> bool:
         """Would another call send another message, if the one before has arrived?"""
-        return self._message_id is None and not self._is_draft and not self._platform.dedupes_sends
+        return (
+            self._place.message_id is None
+            and not self._is_draft
+            and not self._platform.dedupes_sends
+        )
 
     async def _note(self, message_id: str) -> None:
         """Stored before it is edited; a message that can not be is taken away again."""
-        noted = False
-        for _ in range(self._settings.note_tries):
-            if self._left_behind:
-                break
-            try:
-                noted = await self._notes.note_preview(self._ticket, self._address, message_id)
-            except StaleTurn:
-                break
-            except StoreError:
-                # It may be stored: then the answer comes in its place, so it has to stay.
-                log.warning("a preview could not be noted", exc_info=True)
-                self._in_doubt = True
-                await self._clock.sleep(self._settings.note_pause_seconds)
-                continue
-            self._in_doubt = False
-            break
-        if noted:
-            self._message_id = message_id
+        noted = await self._place.note(message_id, lambda: self._left_behind)
+        if noted is Noted.YES:
             return
         self._over = True
-        if self._in_doubt:
+        if noted is Noted.MAYBE:  # then the answer comes in its place, so it has to stay
             return
         try:
-            await self._platform.preview(self._address, "", message_id, self._ticket.user_row_id)
+            await self._platform.preview(self._address, "", message_id, self._place.key)
         except Exception:  # the supervised border of a platform: it stays, as half an answer
             log.warning("a preview could not be taken away", exc_info=True)

@@ -320,8 +320,9 @@ class Platform(Protocol):
 
         A message: sent (``message_id`` None), or changed (given back is the same id); a blank text
         takes it away. A draft: shown under ``draft_id``, given back is None. ``draft_id`` is above
-        zero and the turn's own, also after a restart: where sends are deduped it is their key. If
-        the platform refuses the markup, the text is shown plain. Never waits out a flood.
+        zero and of this message of the turn alone, also after a restart: where sends are deduped it
+        is their key. If the platform refuses the markup, the text is shown plain. Never waits out a
+        flood.
 
         Raises:
             EditRefused: the message is gone.

@@ -195,7 +195,8 @@ class TurnRunner:
     ) -> Task:
         approver = None
         if self._approver_for is not None and items:
-            approver = self._approver_for(items[-1].record, ticket.conversation_id, stop)
+            record, conversation_id = items[-1].record, ticket.conversation_id
+            approver = self._approver_for(record, conversation_id, stop, observer.make_way)
         return Task(ticket, items, stop, observer, steering, approver)
 
     async def _carry(self, task: Task, load: Load) -> None:
@@ -209,7 +210,7 @@ class TurnRunner:
         try:
             async with self._delivery.typing(task.address), self._shown(task) as preview:
                 if preview is not None:
-                    observer.show = preview.on_text
+                    observer.show, observer.stand = preview.on_text, preview.stand
                 ending = await self._work_until_stopped(task, load)
             if ending is None:
                 await finish(self._interrupt(task, preview))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,7 +43,9 @@ class AgentLoop(Protocol):
         ...
 
 
-ApproverFor = Callable[[InboxRecord, str, StopSignal], Approver]
+MakeWay = Callable[[], Awaitable[None]]
+"""Awaited before a question is put: what the turn shows stays above it."""
+ApproverFor = Callable[[InboxRecord, str, StopSignal, MakeWay], Approver]
 """Who asks the sender of a row, for a turn of this conversation with this signal."""
 PrefixFor = Callable[[str], SessionPrefix]
 """What a new session on this platform begins with."""
@@ -70,6 +72,13 @@ class Collected:
     """Kept files that go out with the answer."""
     show: Callable[[str], None] = field(default=lambda delta: None)
     """Told of each piece of text as it comes (`gateway.delivery.preview`)."""
+
+    stand: MakeWay | None = None
+    """What was shown so far is gone on with in a message below."""
+
+    async def make_way(self) -> None:
+        if self.stand is not None:
+            await self.stand()
 
     def on_text(self, delta: str) -> None:
         self.show(delta)

@@ -120,6 +120,37 @@ class PreviewContract:
         )
         assert [i.draft.edits_message_id for i in items] == [None]
 
+    async def test_one_that_is_left_stays_what_it_is(self, store: Store) -> None:
+        ticket = await previewed(store)
+        assert await store.left_preview_of(ticket) is None
+        await store.leave_preview(ticket)
+        await store.leave_preview(ticket)
+        await store.interrupt_turn(ticket)
+        (turn,) = await store.recover_turns()
+        assert await store.preview_of(turn.ticket) is None
+        assert await store.left_preview_of(turn.ticket) == "500"
+        with pytest.raises(StaleTurn):
+            await store.leave_preview(ticket)
+        await store.resume_turn(turn.ticket)
+        (item,) = await store.finish_turn(
+            ticket, ticket.session_id, "done", final=said("x"), outbox=[OutboxDraft(REPLY, "x")]
+        )
+        assert item.draft.edits_message_id is None
+        assert await store.left_preview_of(ticket) is None
+
+    async def test_behind_one_that_is_left_there_may_be_another(self, store: Store) -> None:
+        ticket = await begin(store, "u1")
+        await store.leave_preview(ticket)
+        assert await store.left_preview_of(ticket) is None
+        await store.note_preview(ticket, REPLY, "500")
+        await store.leave_preview(ticket)
+        assert await store.note_preview(ticket, REPLY, "501")
+        assert await store.left_preview_of(ticket) is None
+        (item,) = await store.finish_turn(
+            ticket, ticket.session_id, "done", final=said("x"), outbox=[OutboxDraft(REPLY, "x")]
+        )
+        assert item.draft.edits_message_id == "501"
+
     async def test_hostile_ids_are_kept_or_cleaned(self, store: Store) -> None:
         ticket = await begin(store, "u1")
         for odd in ("", "x" * 5000, "\ud83d", "\x00"):

@@ -238,7 +238,11 @@ class FakePlatform:
         if message_id is not None:
             self._change(message_id, replace(self._message(message_id), text=text, gone=not text))
             return message_id
-        self.chat.append(Sent(address, text, 0, self._time()))
+        if self.dedupes_sends:
+            for n, sent in enumerate(self.chat):
+                if sent.part_id == -draft_id:
+                    return f"m{n}"
+        self.chat.append(Sent(address, text, -draft_id, self._time()))
         return f"m{len(self.chat) - 1}"
 
     def _message(self, message_id: str) -> Sent:

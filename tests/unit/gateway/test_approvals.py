@@ -21,6 +21,7 @@ from gateway.intake.records import record_of
 from gateway.platforms.contract import EditRefused, SendFlood, SendUnavailable, SendUnknown
 from gateway.questions import Answered
 from gateway.tasks import StopSignal
+from gateway.turns.task import Collected
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig, said
@@ -399,7 +400,7 @@ async def test_a_chat_that_moves_takes_its_question_along(clock: FakeClock) -> N
 async def test_many_questions_are_not_remembered_for_ever(talk: Talk) -> None:
     desk = talk.rig.approvals
     record = record_of(inbound("go"), kind="message", group_sessions_per_user=True, now=0.0)
-    asking = desk.approver(record, "c", StopSignal())
+    asking = desk.approver(record, "c", StopSignal(), Collected().make_way)
     for _ in range(REMEMBERED + 10):
         waiting = asyncio.ensure_future(asking.ask(LS))
         for _ in range(5):

@@ -152,6 +152,12 @@ async def note_preview(store: Store) -> Act:
     return lambda: store.note_preview(ticket, CHAT, "500")
 
 
+async def leave_preview(store: Store) -> Act:
+    ticket = await begin(store, "hello")
+    await store.note_preview(ticket, CHAT, "500")
+    return lambda: store.leave_preview(ticket)
+
+
 async def finish_turn_with_preview(store: Store) -> Act:
     receipt = await store.accept(inbound(1))
     ticket = await begin(store, "hello", (receipt.inbox_id,))
@@ -390,7 +396,7 @@ SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
         start_conversation, begin_turn, begin_first_turn, append, finish_turn,
-        note_preview, finish_turn_with_preview, split,
+        note_preview, leave_preview, finish_turn_with_preview, split,
         swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,
         compress_in_place, uncompress, refreeze_session, branch, undo, retry, resume, load,
         load_open_end, recover_turns, resume_turn, accept, answer_inbox, await_restart,
