@@ -21,7 +21,9 @@ QUICK_SECONDS = 10.0
 """For every method but `compress`."""
 MAX_TOKENS = 100_000_000
 """What an engine may say of any size."""
+MAX_WHY_CHARS = 300
 _NUMBERS = ("threshold_tokens", "context_length")
+_PLAIN = (int, float, type(None))
 
 
 class EngineHost:
@@ -46,7 +48,7 @@ class EngineHost:
         self._running: Future[Any] | None = None
         self._what = ""
         said = inspect.getattr_static(engine, "name", None)
-        self._said_name = name or (said if isinstance(said, str) else "")
+        self._said_name = name or (str.__str__(said) if isinstance(said, str) else "")
         self._read: dict[str, int] = {}
         self._computed = tuple(n for n in _NUMBERS if _is_computed(engine, n))
 
@@ -131,9 +133,11 @@ class EngineHost:
             except Exception:  # noqa: BLE001  (somebody else's property; only used in texts)
                 self._said_name = type(self.engine).__name__
         result = call()
-        for name in self._computed:
+        for name in _NUMBERS:
             try:
-                self._read[name] = _tokens(getattr(self.engine, name))
+                value = getattr(self.engine, name, 0)
+                if name in self._computed or type(value) not in _PLAIN:
+                    self._read[name] = _tokens(value)
             except Exception:  # noqa: BLE001  (somebody else's property: what was read before counts)
                 log.debug("a property of the context engine failed", extra={"property": name})
         return result
@@ -165,8 +169,10 @@ class EngineHost:
                 )
             try:
                 return waiting.result()
-            except EngineError:
-                raise
+            except EngineError as exc:
+                # The engine may have raised it itself, and people read it.
+                said = " ".join(str(exc).split())
+                raise EngineError(said[:MAX_WHY_CHARS]) from exc
             except Exception as exc:
                 log.exception("context engine failed", extra={"engine": self.name, "method": what})
                 raise EngineError(
@@ -191,9 +197,10 @@ class EngineHost:
             log.warning("context engine was not told", extra={"method": method}, exc_info=True)
 
     def _number(self, name: str) -> int:
-        if name in self._computed:
-            return self._read.get(name, 0)
-        return _tokens(inspect.getattr_static(self.engine, name, 0))
+        value = inspect.getattr_static(self.engine, name, 0)
+        if name in self._computed or type(value) not in _PLAIN:
+            return self._read.get(name, 0)  # what makes a number of it is code of the engine's too
+        return _tokens(value)
 
 
 def _is_computed(engine: ContextEngine, name: str) -> bool:

@@ -78,6 +78,11 @@ NO_RESULT = {
     "a field not to be stored": (
         "return [{'role': 'user', 'content': 'S', 'reasoning_details': {1, 2}}, messages[-1]]"
     ),
+    "goes on for ever": (
+        "L = type('L', (list,), {'__iter__': lambda s: iter(dict, 1), '__len__': lambda s: 1}); "
+        "return L(messages)"
+    ),
+    "our own error": "from agent.errors import EngineError; raise EngineError('x\\n' * 9000)",
     "loops in itself": "x = []; x.append(x); return [{'role': 'user', 'content': [{'a': x}]}]",
 }
 
@@ -90,6 +95,7 @@ async def test_a_compression_that_is_none_splits_nothing(
         await where.say(LONG)
         before = (await where.tip()).session.id
         assert (await where.say(LONG))[0] == "fine"
+        assert all(len(said) < 600 for said in where.chat.said["11"])
         after = await where.tip()
         assert after.session.id == before
         said = [r.message["content"] for r in after.rows]

@@ -27,6 +27,8 @@ def copied(rows: Sequence[Row]) -> list[dict[str, Any]]:
 def looked_at(result: object, rows: Sequence[Row]) -> Checked:
     """A list that an engine gave back, as a plan in which nothing is the engine's any more."""
     not_too_many(result, len(rows))
+    if isinstance(result, list):
+        result = list.copy(result)  # what is in it: a list of its own kind may go on for ever
     checked = check(result, to_engine(rows), rows)
     if not isinstance(checked.adopted, Adopted):
         return checked
@@ -40,8 +42,9 @@ def not_too_many(result: object, given: int) -> None:
     Raises:
         EngineError: It is one.
     """
-    if isinstance(result, list) and len(result) > max(AT_LEAST, MANY_TIMES * given):
-        raise EngineError(f"the context engine gave back {len(result):,} messages for {given:,}")
+    many = list.__len__(result) if isinstance(result, list) else 0
+    if many > max(AT_LEAST, MANY_TIMES * given):
+        raise EngineError(f"the context engine gave back {many:,} messages for {given:,}")
 
 
 def _plain_entry(entry: Entry) -> Entry:

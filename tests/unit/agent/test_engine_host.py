@@ -176,3 +176,15 @@ def test_the_contract_has_a_default_for_everything_optional() -> None:
     assert "error" in engine.handle_tool_call("x", {})
     assert sanitize_memory_context(None) == ""
     assert len(sanitize_memory_context("x" * 10_000)) < 5_600
+
+
+async def test_a_number_of_its_own_kind_is_made_one_on_its_thread(host: EngineHost) -> None:
+    class Number:
+        def __int__(self) -> int:
+            assert threading.current_thread() is not threading.main_thread()
+            return 8000
+
+    slow(host).threshold_tokens = Number()  # type: ignore[assignment]
+    assert host.threshold_tokens == 0
+    await host.call("update_from_response", {})
+    assert host.threshold_tokens == 8000
