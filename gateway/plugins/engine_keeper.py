@@ -71,9 +71,10 @@ class EngineKeeper:
 
     async def close(self, compactors: Iterable[tuple[str, Compactor]]) -> None:
         """The daemon goes down: all of them side by side; whoever waits sets the limit."""
-        await asyncio.gather(*(self._close(c, conversation) for conversation, c in compactors))
+        each = [self._close(compactor) for _, compactor in compactors]
+        await asyncio.gather(self._source.close(), *each)
 
-    async def _close(self, compactor: Compactor, conversation_id: str) -> None:
+    async def _close(self, compactor: Compactor) -> None:
         foreign = foreign_of(compactor)
         if foreign is None or not isinstance(compactor, SessionCompactor):
             return

@@ -154,6 +154,16 @@ class EngineSource:
         """The conversation's engine is not used any more."""
         self._own.pop(conversation_id, None)
 
+    async def close(self) -> None:
+        """The instance that waits for a conversation is not needed any more. Never raises."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return
+        try:
+            await self._on_thread(lambda: _shut_down(spare.engine), "shut down")
+        except EngineError as exc:
+            log.warning("context engine was not told", extra={"reason": str(exc)})
+
     # --- making one -------------------------------------------------------------------------------
 
     async def _made(self, record: PluginRecord) -> OwnEngine:
@@ -175,6 +185,12 @@ class EngineSource:
 
 
 # --- on the plugin's thread: pure but for the plugin's own code -----------------------------------
+
+
+def _shut_down(engine: ContextEngine) -> None:
+    shutdown = getattr(engine, "shutdown", None)
+    if callable(shutdown):
+        shutdown()
 
 
 def own_engine(record: PluginRecord) -> OwnEngine:

@@ -149,6 +149,7 @@ class CompactorFactory:
         except EngineError as exc:
             self._engines.refused(str(exc))
             self._engines.let_go(conversation_id)
+            await foreign.ends(None)
             return self._around(conversation_id)
         return self._around(conversation_id, foreign)
 

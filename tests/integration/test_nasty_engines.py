@@ -239,14 +239,19 @@ def update_model(self, model, context_length, **more):
     told += 1
     if told == 2: raise OSError("the disk is full")
     self.context_length, self.threshold_tokens = context_length, 8000
+def shutdown(self):
+    global ended
+    ended += 1
 """
     where = house(tmp_path, server, more)
     code = tmp_path / "home" / "plugins" / "context_engine" / "nasty" / "__init__.py"
-    code.write_text("told = 0\n" + code.read_text())
+    code.write_text("told = ended = 0\n" + code.read_text())
     async with where:
         for chat in ("11", "12", "13"):
             assert await where.say("hello", chat) == ["fine"]
         status = (await where.say("/status"))[0]
         assert "nasty does not work in every conversation" in status
         assert "failed (OSError); the built-in compressor works in its place" in status
-    assert sys.modules["plugins.context_engine.nasty"].told == 3  # the third one is not given up
+        nasty = sys.modules["plugins.context_engine.nasty"]
+        assert nasty.told == 3  # the third one is not given up
+        assert nasty.ended == 1  # nobody uses that one

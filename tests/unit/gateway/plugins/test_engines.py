@@ -76,6 +76,17 @@ async def test_what_register_gave_anew_is_for_its_conversation_only(tmp_path: Pa
     assert not engines.commands_of("b")
 
 
+async def test_the_one_that_no_conversation_took_is_ended(tmp_path: Path) -> None:
+    engines = source(tmp_path, Recording())
+    await engines.prepare()
+    Recording.begin()
+    await engines.close()
+    assert [heard.method for heard in Recording.heard] == ["shutdown"]
+    assert Recording.heard[0].thread.startswith("foreign engine")
+    await engines.close()
+    assert len(Recording.heard) == 1
+
+
 async def test_one_that_is_missing_says_why(tmp_path: Path) -> None:
     engines = EngineSource("nothing", PluginManager(), FakeClock())
     await engines.prepare()
