@@ -23,6 +23,7 @@ MAX_TOKENS = 2_000
 """By estimate, of all notes of a place together: each conversation pays for them once."""
 _JOINERS = "\u200c\u200d"
 """Unseen, but parts of words and of emoji."""
+_NOT_IN_IDS = re.compile(r"[^\w.:+@#/-]")
 _ID = re.compile(r"\s*[nN]?(\d{1,9})\s*")
 
 
@@ -184,5 +185,6 @@ def for_the_model(notes: Sequence[Note], place: str) -> str:
 
 
 def _line(note: Note, place: str) -> str:
-    whose = "" if note.owner == place else f" (from user {note.owner})"
+    # Ids of people come from platforms, also from those of plugins: nothing but letters of an id.
+    whose = "" if note.owner == place else f" (from user {_NOT_IN_IDS.sub('_', note.owner)[:100]})"
     return f"- {note.id}{whose}: {note.text}"

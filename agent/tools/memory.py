@@ -49,7 +49,7 @@ class RememberTool:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         place = _place(context)
         what = str(arguments.get("replaces") or "").strip()
-        replaces = await self._number(place, what) if what else None
+        replaces = await self._number(context, what) if what else None
         try:
             written = await self._desk.remember(
                 place,
@@ -67,9 +67,9 @@ class RememberTool:
             return ToolResult(f"Note {note.id} is now: {note.text}")
         return ToolResult(f"Kept as note {note.id}: {note.text}")
 
-    async def _number(self, place: str, what: str) -> int:
-        notes = await self._desk.notes(place)
-        return _one(list(found(notes, what)), notes, what).number
+    async def _number(self, context: ToolContext, what: str) -> int:
+        notes = await self._desk.notes(_place(context))
+        return _theirs(_one(list(found(notes, what)), notes, what), context).number
 
 
 class ForgetTool:
@@ -100,7 +100,7 @@ class ForgetTool:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         place, what = _place(context), str(arguments["note"])
         notes = await self._desk.notes(place)
-        note = _one(found(notes, what), notes, what)
+        note = _theirs(_one(found(notes, what), notes, what), context)
         if not await self._desk.forget(place, note, conversation_id=context.conversation_id):
             return ToolResult(f"Note {note.id} is gone already.")
         return ToolResult(f"Note {note.id} is gone: {note.text}")
@@ -119,3 +119,13 @@ def _one(meant: list[Note], notes: Any, what: str) -> Note:
     if not meant:
         raise ToolError(f"no note is called or says {what[:80]!r}: {listed(notes)}")
     raise ToolError(f"name one by its id: of notes that say {what[:80]!r} {listed(meant)}")
+
+
+def _theirs(note: Note, context: ToolContext) -> Note:
+    """As for /forget: where several people are, a note is taken away by whoever had it kept."""
+    if context.direct_chat or note.owner == context.owner:
+        return note
+    raise ToolError(
+        f"note {note.id} is somebody else's: they can ask for it themselves, or an admin can send "
+        f"/forget {note.id}. A new note beside it is possible."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ def missing(manifest: Manifest, env: Mapping[str, str]) -> list[str]:
     lines: list[str] = []
     packages = [p for p in manifest.pip_dependencies if not _has_package(p)]
     if packages:
-        wanted = " ".join(f"'{p}'" for p in packages)
+        wanted = " ".join(shlex.quote(p) for p in packages)
         lines.append(f"packages are missing; into posthouse's environment: pip install {wanted}")
     variables = [name for name in manifest.requires_env if not env.get(name, "").strip()]
     if variables:
