@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from gateway.plugins.hook_names import (
     SESSION_START,
 )
 from gateway.plugins.hooks import HookDispatch, Occasion
-from gateway.plugins.whereabouts import Places, Whereabouts, of_turn
+from gateway.plugins.whereabouts import Places, Whereabouts, of_turn, platform_of
 from gateway.tasks import TaskOwner
 
 log = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ class HookCompanion:
         reason = _REASONS.get(boundary.reason)
         if reason is None:
             return  # the session is the same one
-        platform = _platform_of(boundary.session_key)
+        platform = platform_of(boundary.session_key)
         both = {
             "old_session_id": boundary.old_session_id or None,
             "new_session_id": boundary.new_session_id or None,
@@ -166,10 +165,3 @@ def _text_in(given: Any) -> str:
     """What a hook adds: its text, or the one under ``context``."""
     text = given.get("context") if type(given) is dict else given
     return text.strip()[:MAX_CHARS] if type(text) is str else ""
-
-
-def _platform_of(session_key: str) -> str:
-    try:
-        return str(json.loads(session_key)[0])
-    except (ValueError, LookupError, TypeError):
-        return ""

@@ -41,7 +41,7 @@ class ToolHooks:
             self._begun[context.turn_id, call["id"]] = self._clock.monotonic()
         if not self._hooks.has(PRE_TOOL_CALL):
             return ""
-        occasion = self._occasion(PRE_TOOL_CALL, call, arguments, context)
+        occasion = await self._occasion(PRE_TOOL_CALL, call, arguments, context)
         given = await self._hooks.call([occasion], SECONDS, ALL_SECONDS)
         for _, answer in given:
             if type(answer) is dict and answer.get("action") == "block":
@@ -63,7 +63,7 @@ class ToolHooks:
         begun = self._begun.pop((context.turn_id, call["id"]), now)
         more = {"result": result.text, "duration_ms": round((now - begun) * 1000)}
         occasions = [
-            self._occasion(name, call, arguments, context, more)
+            await self._occasion(name, call, arguments, context, more)
             for name in (POST_TOOL_CALL, TRANSFORM_TOOL_RESULT)
         ]
         given = await self._hooks.call(occasions, SECONDS, ALL_SECONDS)
@@ -72,7 +72,7 @@ class ToolHooks:
                 return replace(result, text=answer[:MAX_RESULT_CHARS])
         return result
 
-    def _occasion(
+    async def _occasion(
         self,
         name: str,
         call: ToolCall,
@@ -80,7 +80,7 @@ class ToolHooks:
         context: ToolContext,
         more: Mapping[str, Any] | None = None,
     ) -> Occasion:
-        where = self._places.of(context.conversation_id)
+        where = await self._places.of(context.conversation_id)
         payload = {
             "tool_name": call["function"]["name"],
             "args": copy.deepcopy(dict(arguments)),

@@ -84,7 +84,7 @@ class ForeignTool:
         return self._schema
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        where = self._places.of(context.conversation_id)
+        where = await self._places.of(context.conversation_id)
         offered = {
             "task_id": context.conversation_id,
             "session_id": where.session_id,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from agent.auxiliary_client import charged_to
+from agent.errors import StoreError
+from agent.sessions import Conversation
 from agent.turn_companions import TurnFacts
 from gateway.session_context import session_bound
 
 MAX_CONVERSATIONS = 2000
+
+LookUp = Callable[[str], Awaitable[Conversation | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,9 @@ def of_turn(facts: TurnFacts) -> Whereabouts:
 class Places:
     """Where the turns of late took place: tools are told the id of their conversation only."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_up: LookUp | None = None) -> None:
+        """``look_up``: asked of turns that nobody noted, such as one that a restart resumes."""
+        self._look_up = look_up
         self._by_conversation: OrderedDict[str, Whereabouts] = OrderedDict()
 
     def note(self, where: Whereabouts) -> None:
@@ -81,6 +88,26 @@ class Places:
         while len(self._by_conversation) > MAX_CONVERSATIONS:
             self._by_conversation.popitem(last=False)
 
-    def of(self, conversation_id: str) -> Whereabouts:
+    async def of(self, conversation_id: str) -> Whereabouts:
         """As far as is known."""
-        return self._by_conversation.get(conversation_id) or Whereabouts(conversation_id)
+        noted = self._by_conversation.get(conversation_id)
+        if noted is not None or self._look_up is None:
+            return noted or Whereabouts(conversation_id)
+        try:
+            found = await self._look_up(conversation_id)
+        except StoreError:
+            found = None
+        if found is None:
+            return Whereabouts(conversation_id)
+        key = found.session_key
+        where = Whereabouts(conversation_id, found.tip_session_id, key, platform_of(key))
+        self.note(where)
+        return where
+
+
+def platform_of(session_key: str) -> str:
+    """The platform that a key begins with; "": it is none of a chat."""
+    try:
+        return str(json.loads(session_key)[0])
+    except (ValueError, LookupError, TypeError):
+        return ""

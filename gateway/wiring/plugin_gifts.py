@@ -22,7 +22,7 @@ from gateway.plugins.manager import PluginManager
 from gateway.plugins.settings import PluginSettings
 from gateway.plugins.tool_hooks import ToolHooks
 from gateway.plugins.tools import ReadyTools, ready_tools
-from gateway.plugins.whereabouts import Places
+from gateway.plugins.whereabouts import LookUp, Places
 
 if TYPE_CHECKING:
     from gateway.wiring.plugin_platforms import ForeignPlatforms
@@ -69,10 +69,14 @@ class _Own:
 
 
 async def gifts_of(
-    manager: PluginManager, engines: EngineSource, settings: PluginSettings, clock: Clock
+    manager: PluginManager,
+    engines: EngineSource,
+    settings: PluginSettings,
+    clock: Clock,
+    look_up: LookUp,
 ) -> Gifts:
     """Look at everything once; what can not be used is a line, not an error."""
-    loops, places = PluginLoops(), Places()
+    loops, places = PluginLoops(), Places(look_up)
     calls = PluginCalls(clock, loops=loops)
     record = manager.engine(engines.name)
     own = _Own(engines, record.key if record is not None else "")

@@ -11,7 +11,7 @@ from typing import TypeVar
 from agent.clock import SystemClock
 from agent.daemon_threads import DaemonThreads
 from agent.ports import Clock
-from agent.store_ports import Archive
+from agent.store_ports import Archive, Store
 from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import (
     environment,
@@ -172,9 +172,7 @@ async def said_before_loading(config: Config, around: Surroundings) -> list[str]
     ]
 
 
-async def load_plugins(
-    config: Config, around: Surroundings, clock: Clock, archive: Archive
-) -> Plugins:
+async def load_plugins(config: Config, around: Surroundings, clock: Clock, store: Store) -> Plugins:
     """Everything that the configuration asks for; whatever fails is a record, not an error."""
     house = PluginHouse(config, around, clock)
     found = await house.find()
@@ -183,15 +181,15 @@ async def load_plugins(
         manager = PluginManager(off, off=house.off)
         engines = EngineSource(config.context.engine, manager, clock)
         providers = ProviderSource(config.memory.provider, manager, clock)
-        gifts = await gifts_of(manager, engines, house.settings, clock)
+        gifts = await gifts_of(manager, engines, house.settings, clock, store.conversation)
         return Plugins(manager, house.facade, engines, providers, gifts, ())
     manager = PluginManager()
-    remarks = await house.set_up(found, archive, manager)
+    remarks = await house.set_up(found, store, manager)
     manager.take(await house.loader().load_all(found))
     remarks += nobody_is_called_so(manager.records, house.settings)
     engines = EngineSource(config.context.engine, manager, clock)
     await engines.prepare()
     providers = ProviderSource(config.memory.provider, manager, clock)
     await providers.prepare()
-    gifts = await gifts_of(manager, engines, house.settings, clock)
+    gifts = await gifts_of(manager, engines, house.settings, clock, store.conversation)
     return Plugins(manager, house.facade, engines, providers, gifts, tuple(remarks))

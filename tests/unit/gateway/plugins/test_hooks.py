@@ -96,7 +96,7 @@ async def test_before_the_model_is_asked() -> None:
         "gateway_session_key": FACTS.session_key,
         "context_compressor": "engine",
     }
-    assert rig.places.of("conv_1").session_id == "sess_1"
+    assert (await rig.places.of("conv_1")).session_id == "sess_1"
 
 
 async def test_hooks_get_what_they_take_and_can_not_change_what_is_ours() -> None:

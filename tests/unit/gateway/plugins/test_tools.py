@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from agent.errors import StoreError
 from agent.messages import ToolCall, text_of
 from agent.ports import ToolContext
+from agent.sessions import Conversation
 from agent.tools.registry import ToolRegistry
 from gateway.plugins.calling import PluginCalls
 from gateway.plugins.collected import PluginTool
@@ -80,6 +82,28 @@ async def test_a_handler_gets_its_arguments_and_the_keywords_that_it_takes() -> 
     assert seen == [({"city": "Ulm"}, False)]
     assert await rig.said(tool(full), city="Ulm") == "conv_1 key_1 sess_1 key_1"
     assert await rig.said(tool(later), city="Ulm") == ('{"city": "Ulm", "key": "key_1"}')
+
+
+async def test_where_a_resumed_turn_runs_is_looked_up() -> None:
+    key = '["telegram","1","7",null,"7"]'
+
+    async def look_up(conversation_id: str) -> Conversation | None:
+        if asked:
+            raise StoreError("asked twice")
+        asked.append(conversation_id)
+        return Conversation(conversation_id, "telegram:7", key, "sess_9", 0.0)
+
+    def where(args: dict[str, Any], session_id: str) -> list[str]:
+        platform = get_session_env("HERMES_SESSION_PLATFORM")
+        return [session_id, get_session_env("HERMES_SESSION_KEY"), platform]
+
+    asked: list[str] = []
+    rig = Rig()
+    rig.places = Places(look_up)
+    for _ in range(2):
+        said = await rig.said(tool(where), city="Ulm")
+        assert json.loads(said) == ["sess_9", key, "telegram"]
+    assert (await rig.places.of("conv_2")) == Whereabouts("conv_2")  # and nothing fails
 
 
 async def test_arguments_are_checked_before_its_code_runs() -> None:
