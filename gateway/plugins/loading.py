@@ -19,7 +19,7 @@ from gateway.plugins.collected import Collected
 from gateway.plugins.context import PluginContext
 from gateway.plugins.discovery import Found, Role, Source, in_force
 from gateway.plugins.importing import Register, forget, import_plugin
-from gateway.plugins.manager import PluginRecord, PluginState
+from gateway.plugins.manager import PluginRecord, PluginState, hooks_noted_in
 from gateway.plugins.manifest import plain_line
 from gateway.plugins.needs import missing, written_by_anybody
 from gateway.plugins.putting_back import SharedState
@@ -160,14 +160,16 @@ class PluginLoader:
         )
 
     def _run(self, plugin: Found, collected: Collected) -> Register:
-        register = import_plugin(plugin)
-        register(PluginContext(plugin, collected, self._settings, self._names))
+        with hooks_noted_in(collected):
+            register = import_plugin(plugin)
+            register(PluginContext(plugin, collected, self._settings, self._names))
         return register
 
     def _again(self, plugin: Found, register: Register) -> Callable[[], Collected]:
         def call() -> Collected:
             collected = Collected()
-            register(PluginContext(plugin, collected, self._settings, self._names))
+            with hooks_noted_in(collected):
+                register(PluginContext(plugin, collected, self._settings, self._names))
             collected.closed = True
             return collected
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,6 +19,25 @@ from gateway.plugins.collected import (
     PluginTool,
 )
 from gateway.plugins.discovery import Found, Role
+
+_aside: ContextVar[dict[str, list[Hook]] | None] = ContextVar("hooks aside", default=None)
+
+
+@contextmanager
+def hooks_noted_in(collected: Collected) -> Iterator[None]:
+    """What a plugin appends to the manager's hooks within, on this thread, is what it gave.
+
+    So it goes with the plugin if that fails, and where it registers anew for one conversation it is
+    that conversation's.
+    """
+    appended: dict[str, list[Hook]] = defaultdict(list)
+    token = _aside.set(appended)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
+        for name, callbacks in appended.items():
+            collected.hooks += [(name, each) for each in callbacks if callable(each)]
 
 
 class PluginState(StrEnum):
@@ -76,9 +98,7 @@ class PluginManager:
         """``off``: why no plugin is loaded at all, whatever is enabled."""
         self.records: tuple[PluginRecord, ...] = ()
         self.off = off
-        # A plain dict of lists, under this name: plugins reach for it and append, some of them
-        # while they are loaded.
-        self._hooks: dict[str, list[Hook]] = {}
+        self._in_force: dict[str, list[Hook]] = {}
         self.take(records)
 
     def take(self, records: Iterable[PluginRecord]) -> None:
@@ -88,12 +108,18 @@ class PluginManager:
         for record in more:
             if record.loaded and record.collected is not None:
                 for name, callback in record.collected.hooks:
-                    self._hooks.setdefault(name, []).append(callback)
+                    self._in_force.setdefault(name, []).append(callback)
 
     @property
     def hooks(self) -> dict[str, list[Hook]]:
         """Callbacks by the name of their hook; the live dict, dispatch from a copy of its lists."""
-        return self._hooks
+        return self._in_force
+
+    @property
+    def _hooks(self) -> dict[str, list[Hook]]:
+        """Under this name plugins reach for a dict of lists, and append."""
+        noted = _aside.get()
+        return self._in_force if noted is None else noted
 
     def _loaded(self) -> list[Collected]:
         return [r.collected for r in self.records if r.loaded and r.collected is not None]

@@ -331,6 +331,31 @@ async def test_the_start_does_not_wait_for_ten_that_hang(tmp_path: Path) -> None
     del sys.gate_of_a_test  # type: ignore[attr-defined]
 
 
+async def test_hooks_that_are_appended_while_it_registers_are_what_it_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import sys
+def register(ctx):
+    sys.manager_of_test._hooks.setdefault('post_llm_call', []).append(lambda **more: None)
+    ctx.register_command('x', print)
+"""
+    manager = PluginManager()
+    monkeypatch.setattr(sys, "manager_of_test", manager, raising=False)
+    write_plugin(tmp_path, "good", code)
+    write_plugin(tmp_path, "fails", code + "    raise OSError\n")
+    records = await load(tmp_path)
+    assert not manager.hooks  # nothing is in force by it, and nothing of the one that failed
+    manager.take(records.values())
+    (shared,) = manager.hooks["post_llm_call"]
+    again = records["good"].register_again
+    assert again is not None
+    (own,) = again().hooks  # as where it registers anew for one conversation
+    assert own[0] == "post_llm_call"
+    assert own[1] is not shared
+    assert manager.hooks["post_llm_call"] == [shared]
+
+
 def test_hooks_are_a_plain_dict_of_lists_that_plugins_append_to() -> None:
     manager = PluginManager()
     manager._hooks.setdefault("post_llm_call", []).append(print)
