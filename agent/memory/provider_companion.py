@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agent.compaction.host.foreign_lists import as_text
 from agent.context_engine import sanitize_memory_context
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ToolError
@@ -68,14 +69,12 @@ class ProviderCompanion:
         self._awake: OrderedDict[str, _Awake] = OrderedDict()
         self._resting: dict[str, float] = {}
         """Until when it is not started in a conversation again."""
-        self._unheard = Unheard()
-        self._lost = 0
+        self._unheard, self._lost = Unheard(), 0
 
     @property
     def lost(self) -> int:
         """Calls that could not be made, since the start."""
-        asleep = self._lost + self._unheard.lost
-        return asleep + sum(awake.host.lost for awake in self._awake.values())
+        return self._lost + self._unheard.lost + sum(a.host.lost for a in self._awake.values())
 
     # --- around a turn
 
@@ -225,12 +224,12 @@ class ProviderCompanion:
         if awake is None:
             raise ToolError("the memory is not available at the moment; go on without it")
         try:
-            result = await awake.host.ask(
-                "handle_tool_call", name, dict(arguments), seconds=TOOL_SECONDS
+            text: str = await awake.host.ask(
+                "handle_tool_call", name, dict(arguments), seconds=TOOL_SECONDS, then=as_text
             )
         except ProviderTrouble as trouble:
             raise ToolError(str(trouble)) from trouble
-        return result if isinstance(result, str) else repr(result)
+        return text
 
     async def close(self) -> None:
         """The daemon goes down: each may finish what is queued, all in the same few seconds."""

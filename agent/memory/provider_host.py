@@ -73,8 +73,17 @@ class ProviderHost:
         own = getattr(type(self._provider), method, None)
         return own is not getattr(MemoryProvider, method, None)
 
-    async def ask(self, method: str, *args: Any, seconds: float, **keywords: Any) -> Any:
+    async def ask(
+        self,
+        method: str,
+        *args: Any,
+        seconds: float,
+        then: Callable[[Any], Any] = lambda given: given,
+        **keywords: Any,
+    ) -> Any:
         """Call a method with those keywords that it takes, and wait for what it gives.
+
+        ``then``: what is made of that, on the same thread: its own code may run in it.
 
         Raises:
             ProviderTrouble: it raised, was late, or did not answer in time.
@@ -83,7 +92,8 @@ class ProviderHost:
             log.warning("memory provider is still busy", extra=self._about(method))
             raise ProviderTrouble(f"{self._name} is still busy with an earlier call")
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue(_Job(method, self._bound(method, args, keywords), seconds, result))
+        call = self._bound(method, args, keywords)
+        self._queue(_Job(method, lambda: then(call()), seconds, result))
         deadline = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait({result, deadline}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.clock import SystemClock
+from agent.compaction.host.foreign_lists import as_text
 from agent.daemon_threads import DaemonThreads
 from agent.memory.provider_host import MAX_WAITING, ProviderHost, ProviderTrouble
 from tests.fakes.recording_provider import Idle, Old
@@ -124,3 +125,15 @@ async def test_what_it_takes_is_found_out_without_its_code() -> None:
 
     host = ProviderHost(Telling(), "telling", DaemonThreads(1), SystemClock())
     assert not host.takes("sync_turn", "messages")
+
+
+async def test_what_is_made_of_what_it_gives_is_made_on_its_thread(
+    host: ProviderHost, slow: Slow
+) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            assert threading.current_thread() is not threading.main_thread()
+            return "odd"
+
+    slow.prefetch = lambda query, **more: Odd()  # type: ignore[assignment, method-assign, return-value]
+    assert await host.ask("prefetch", "x", seconds=5, then=as_text) == '"odd"'
