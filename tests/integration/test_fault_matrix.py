@@ -395,7 +395,7 @@ async def test_an_engine_that_hangs_is_left_behind(trigger: str) -> None:
     try:
         async with asyncio.timeout(60):
             running = asyncio.ensure_future(TRIGGERS[trigger](scene))
-            while not entered.is_set():
+            while not entered.is_set():  # noqa: ASYNC110 - a thread sets it
                 await asyncio.sleep(0.001)
             for _ in range(9):  # past the deadline of the one that hangs, and of nobody else
                 await scene.clock.advance(5)
