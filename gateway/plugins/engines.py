@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from agent.context_engine import ContextEngine
 from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
-from agent.messages import ToolSchema
+from agent.messages import ToolSchema, clean_text
 from agent.ports import Clock
 from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
 from gateway.plugins.making import asked
 from gateway.plugins.manager import PluginManager, PluginRecord
 from gateway.plugins.names import BUILT_IN_ENGINE, is_tool_name
+from gateway.plugins.schemas import usable_parameters
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -261,13 +262,9 @@ def schemas_of(given: object) -> tuple[ToolSchema, ...]:
         if not isinstance(name, str) or not is_tool_name(name) or name in found:
             log.warning("a tool of the context engine is left out", extra={"tool": str(name)[:64]})
             continue
-        parameters = about.get("parameters")
-        usable = isinstance(parameters, dict) and parameters.get("type", "object") == "object"
         found[name] = ToolSchema(
             name,
-            str(about.get("description") or name)[:8000],
-            {"type": "object", "properties": {}, **copy.deepcopy(parameters)}
-            if usable and isinstance(parameters, dict)
-            else {"type": "object", "properties": {}},
+            clean_text(str(about.get("description") or name))[:8000],
+            usable_parameters(about.get("parameters")) or {"type": "object", "properties": {}},
         )
     return tuple(sorted(found.values(), key=lambda tool: tool.name)[:MAX_TOOLS])

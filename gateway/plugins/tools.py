@@ -24,6 +24,7 @@ from gateway.plugins.calling import (
     TookTooLong,
 )
 from gateway.plugins.collected import PluginTool
+from gateway.plugins.schemas import usable_parameters
 from gateway.plugins.whereabouts import Places
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ CHECK_SECONDS = 3.0
 ALL_CHECKS_SECONDS = 10.0
 MAX_RESULT_CHARS = 1_000_000
 """Kept of a result; what the model is sent is capped by the registry."""
-MAX_SCHEMA_CHARS = 32_000
 MAX_TOOLS = 128
 MAX_DESCRIPTION_CHARS = 8_000
 
@@ -212,24 +212,8 @@ def schema_of(tool: PluginTool) -> ToolSchema | None:
 
     A prefix that changed by itself would never be read from a cache.
     """
-    try:
-        text = json.dumps(tool.schema)
-        parameters = json.loads(text)["parameters"]
-    except (TypeError, ValueError, RecursionError, KeyError):
-        return None
-    if len(text) > MAX_SCHEMA_CHARS or not isinstance(parameters, dict):
-        return None
-    parameters.setdefault("type", "object")
-    properties = parameters.setdefault("properties", {})
-    required = parameters.get("required", [])
-    fits = (
-        parameters["type"] == "object"
-        and isinstance(properties, dict)
-        and all(isinstance(value, dict) for value in properties.values())
-        and isinstance(required, list)
-        and all(isinstance(name, str) for name in required)
-    )
-    if not fits:
+    parameters = usable_parameters(tool.schema.get("parameters"))
+    if parameters is None:
         return None
     described = str(tool.schema.get("description") or tool.name)
     return ToolSchema(tool.name, clean_text(described)[:MAX_DESCRIPTION_CHARS], parameters)

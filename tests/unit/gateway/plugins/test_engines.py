@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,30 @@ def test_tools_in_any_form() -> None:
     assert [tool.name for tool in found] == ["look_up", "odd"]
     assert all(tool.parameters["type"] == "object" for tool in found)
     assert schemas_of(None) == schemas_of({"name": "x"}) == ()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {"a": True}},
+        {"properties": ["a"]},
+        {"properties": {"a": {"enum": {1, 2}}}},
+        {"properties": {"a": {"default": float("nan")}}},
+        {"properties": {}, "required": "a"},
+        {"properties": {"a": {"description": "x" * 40_000}}},
+    ],
+)
+def test_parameters_that_no_model_takes_fail_no_request(parameters: dict[str, Any]) -> None:
+    (tool,) = schemas_of([{"name": "odd", "parameters": parameters}])
+    assert tool.parameters == {"type": "object", "properties": {}}
+
+
+def test_half_a_letter_fails_no_request() -> None:
+    half = {"a": {"type": "string", "description": "\ud800"}}
+    (tool,) = schemas_of(
+        [{"name": "x", "description": "\ud800", "parameters": {"properties": half}}]
+    )
+    assert json.dumps([tool.description, tool.parameters], ensure_ascii=False).encode()
 
 
 def test_the_list_of_sessions_can_only_be_read(tmp_path: Path) -> None:
