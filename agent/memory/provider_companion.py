@@ -12,14 +12,14 @@ from typing import Any
 from agent.compaction.host.foreign_lists import as_text
 from agent.context_engine import sanitize_memory_context
 from agent.daemon_threads import DaemonThreads
-from agent.errors import ToolError
+from agent.errors import StoreError, ToolError
 from agent.memory.desk import Action
 from agent.memory.notes import Note
 from agent.memory.provider_host import ProviderHost, ProviderTrouble
 from agent.memory.provider_words import ABOUT, NAME, as_given, known_at_start, shows_block
 from agent.memory.unheard import Unheard
 from agent.memory_provider import MemoryProvider
-from agent.messages import Message
+from agent.messages import Message, Row
 from agent.ports import Clock
 from agent.turn_companions import Boundary, History, TurnFacts
 
@@ -37,6 +37,8 @@ MAX_AWAKE = 128
 _REASONS = {"resume": "resume", "branch": "branch", "reset": "new_session", "undo": "undo"}
 
 Make = Callable[[], Awaitable[MemoryProvider | None]]
+RowsOf = Callable[[str], Awaitable[list[Row]]]
+"""The list of a session, also of one that has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,10 +59,18 @@ class ProviderCompanion:
     needs_session = True
 
     def __init__(
-        self, provider_name: str, make: Make, clock: Clock, *, hermes_home: str, identity: str
+        self,
+        provider_name: str,
+        make: Make,
+        clock: Clock,
+        *,
+        rows_of: RowsOf,
+        hermes_home: str,
+        identity: str,
     ) -> None:
         """``make`` gives an instance of its own; None: there is none to be had."""
         self._provider_name = provider_name
+        self._rows_of = rows_of
         self._make = make
         self._clock = clock
         self._hermes_home, self._identity = hermes_home, identity
@@ -99,7 +109,9 @@ class ProviderCompanion:
         if awake is None:
             return ""
         host = awake.host
-        self._follow(awake, facts)
+        await self._moved_on(awake, facts.session_id)
+        if facts.is_retry:
+            self._switched(awake, facts.session_id, reason="retry", rewound=True)
         awake.turns += 1
         host.tell(
             "on_turn_start", awake.turns, facts.user_text,
@@ -114,13 +126,21 @@ class ProviderCompanion:
         found = sanitize_memory_context(found) if isinstance(found, str) else ""
         return "\n\n".join(filter(None, (block, found.strip())))
 
-    def _follow(self, awake: _Awake, facts: TurnFacts) -> None:
-        """Since its last call the conversation may have been compressed, or turned back."""
-        if awake.session_id != facts.session_id:
-            old, awake.session_id = awake.session_id, facts.session_id
-            self._switched(awake, old, reason="compression")
-        if facts.is_retry:
-            self._switched(awake, facts.session_id, reason="retry", rewound=True)
+    async def _moved_on(self, awake: _Awake, session_id: str) -> None:
+        """Since its last call the conversation may have been compressed: that session is over."""
+        if awake.session_id == session_id:
+            return
+        held: list[Row] = []
+        if awake.host.has("on_session_end"):
+            try:
+                held = await self._rows_of(awake.session_id)
+            except StoreError:
+                log.warning("memory was not told what a session held", exc_info=True)
+        # Whoever stops waiting has told nothing yet: the next call begins here again.
+        old, awake.session_id = awake.session_id, session_id
+        if held:
+            awake.host.tell("on_session_end", as_given(held))
+        self._switched(awake, old, reason="compression")
 
     @staticmethod
     def _switched(
@@ -155,9 +175,7 @@ class ProviderCompanion:
         awake = self._awake.get(facts.conversation_id)
         if awake is None or not completed:
             return
-        if awake.session_id != facts.session_id:
-            old, awake.session_id = awake.session_id, facts.session_id
-            self._switched(awake, old, reason="compression")
+        await self._moved_on(awake, facts.session_id)
         keywords: dict[str, Any] = {"session_id": facts.session_id}
         if awake.host.has("sync_turn") and awake.host.takes("sync_turn", "messages"):
             keywords["messages"] = as_given(await history())

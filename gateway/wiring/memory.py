@@ -29,6 +29,7 @@ def build_memory(
         source.name,
         source.make,
         ground.clock,
+        rows_of=ground.store.active_rows,
         hermes_home=str(ground.around.home.hermes),
         identity=IDENTITY,
     )

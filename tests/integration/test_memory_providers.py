@@ -114,6 +114,7 @@ async def test_a_conversation_with_a_compression_new_and_a_restart(
         assert second.session.parent_session_id == first.session.id, compressed
         assert methods(Recording.heard) == [
             "on_pre_compress",
+            "on_session_end",
             "on_session_switch",
             "on_turn_start",
             "prefetch",  # the list still shows its block
@@ -130,6 +131,8 @@ async def test_a_conversation_with_a_compression_new_and_a_restart(
             "rewound": False,
             "reason": "compression",
         }
+        (ended,) = of("on_session_end")
+        assert [m["content"] for m in ended.args[0]][:2] == ["hello", "fine"]
         texts = [row.message["content"] for row in second.rows]
         assert "vandalised" not in texts
 

@@ -30,6 +30,10 @@ async def no_rows() -> Sequence[Row]:
     return ()
 
 
+async def rows_of(session_id: str) -> list[Row]:
+    return []
+
+
 async def test_one_that_can_not_be_made_is_not_tried_at_each_message() -> None:
     tries = 0
 
@@ -39,7 +43,7 @@ async def test_one_that_can_not_be_made_is_not_tried_at_each_message() -> None:
         return None
 
     clock = FakeClock()
-    memory = ProviderCompanion("some", make, clock, hermes_home="", identity="i")
+    memory = ProviderCompanion("some", make, clock, rows_of=rows_of, hermes_home="", identity="i")
     for _ in range(3):
         assert await memory.before(FACTS, no_rows) == ""
     assert tries == 1
