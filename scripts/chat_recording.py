@@ -65,7 +65,8 @@ _ID = re.compile(r"(/(?:approve|deny) )[0-9a-z]+")
 async def record(folder: Path) -> dict[str, list[Message]]:
     """Both chats as the people in them see them, by platform."""
     async with open_world(folder) as world:
-        world.configure(agent={"tools": {"shell": True}})
+        # Wide enough for the chat, narrow enough that there is something to compress.
+        world.configure(model={"context_length": 10_000}, agent={"tools": {"shell": True}})
         daemon = await world.run()
         return {
             "telegram": await _telegram(world, daemon),
