@@ -158,3 +158,26 @@ def test_a_suite_that_imports_contracts_needs_no_plugin_of_pytest(tmp_path: Path
         check=False,
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_suite_without_a_package_still_finds_its_own_tests(tmp_path: Path) -> None:
+    """`tests` is a name of ours too; hermes-lcm's and lossless-hermes' import from theirs."""
+    folder = tmp_path / "tests"
+    (folder / "fixtures").mkdir(parents=True)
+    (folder / "conftest.py").write_text("OWN = 'conftest'\n")
+    (folder / "fixtures" / "corpus.py").write_text("OWN = 'corpus'\n")
+    (folder / "test_it.py").write_text(
+        "import agent.context_engine\n"
+        "from tests import conftest\nfrom tests.fixtures import corpus\n"
+        "def test_own(): assert (conftest.OWN, corpus.OWN) == ('conftest', 'corpus')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
