@@ -192,10 +192,11 @@ class Daemon:
         # Side by side: what hangs must not add up to more than the service manager's patience.
         await asyncio.gather(
             *(self._let_go(p.close(), f"platform {p.name}") for p in parts.platforms),
-            self._let_go(parts.model.aclose(), "model"),
             self._let_go(self._control.close(), "control socket"),
             *(self._let_go(close(), name) for name, close in parts.let_go),
         )
+        # What plugins do at the end may still ask the model.
+        await self._let_go(parts.model.aclose(), "model")
         await self._let_go(parts.store.close(), "store")
         log.info(
             "stopped",

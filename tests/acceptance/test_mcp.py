@@ -21,7 +21,6 @@ from tests.acceptance.harness import (
 )
 from tests.fakes.anthropic_server import Answer, tool_use
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 ROOT = Path(__file__).parents[2]

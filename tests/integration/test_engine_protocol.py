@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -235,16 +237,19 @@ async def test_what_an_engine_selects_is_sent_and_stored_is_what_was_said(
 async def test_a_selection_that_is_none_changes_no_byte(
     tmp_path: Path, server: AnthropicServer, choice: Any
 ) -> None:
-    Selecting.choice = choice
-    async with house(tmp_path, server, "Selecting") as where:
-        await where.say("one")
-        await where.say("two")
-        sent = [str(m["content"]) for m in sent_by(server)]
-        assert [m["role"] for m in sent_by(server)] == [
-            *("user", "assistant", "user"),
-        ]
-        assert "one" in sent[0]
-        assert "two" in sent[2]
+    bodies = []
+    for folder, chosen in (("none", lambda messages: None), ("it", choice)):
+        Selecting.choice = chosen
+        (tmp_path / folder).mkdir()
+        before = len(server.records.requests)
+        async with house(tmp_path / folder, server, "Selecting") as where:
+            await where.say("one")
+            await where.say("two")
+        asked = [json.dumps(request.body) for request in list(server.records.requests)[before:]]
+        # The server signs each thought anew.
+        bodies.append([re.sub(r'"signature": "[^"]*"', "", body) for body in asked])
+    assert len(bodies[0]) == 2
+    assert bodies[1] == bodies[0]
 
 
 async def test_what_a_person_does_to_conversations(tmp_path: Path, server: AnthropicServer) -> None:

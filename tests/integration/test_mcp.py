@@ -43,8 +43,6 @@ from gateway.mcp.servers import McpServers
 from gateway.windows.remembered import RememberedFacts
 from storage.memory_attachments import MemoryAttachments
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -191,3 +191,33 @@ async def test_what_can_not_be_put_together_lets_go_of_the_store(
         await assembling.build_daemon(Config(), around, decorate_store=seen)
     with pytest.raises(StoreUnavailable):
         await opened[0].owed()
+
+
+async def test_what_plugins_do_at_the_end_may_still_ask_the_model(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    ended: list[str] = []
+
+    class Model(OfflineModel):
+        async def aclose(self) -> None:
+            ended.append("model")
+
+    async def engines() -> None:
+        await asyncio.sleep(0)
+        ended.append("engines")
+
+    rig = Rig(clock)
+    made = daemon(
+        rig,
+        tmp_path,
+        [rig.platform],
+        Model(window_tokens=10_000),
+        let_go=[("context engines", engines)],
+    )
+    serving = asyncio.create_task(made.serve())
+    await rig.settle()
+    made.stop()
+    while not serving.done():
+        await clock.advance(0.5)
+        await rig.settle()
+    assert ended == ["engines", "model"]
