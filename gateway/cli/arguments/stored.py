@@ -1,4 +1,4 @@
-"""Owns the arguments of the commands for what is stored: look at it, take it out or in, replay it."""
+"""Owns the arguments of the commands for what is stored: look at it, take it out, in, replay it."""
 
 from __future__ import annotations
 
