@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     home = find_home(env)
     path = find_config_file(arguments.config, home)
     config, passed = load_config(path)
-    secrets = read_secrets(env)
+    secrets = read_secrets(env, home.secrets)
     name = str(path) if path else "no config.yaml: the defaults hold"
     if arguments.action == "check":
         # Inside, so that `schema` stays instant.

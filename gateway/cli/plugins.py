@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     config, sections = load_config(find_config_file(arguments.config, home))
     running = ask(socket_path(config.gateway.control_socket, home.path, env), {"op": "plugins"})
     known = {str(r["name"]): r for r in (running or {}).get("plugins", [])}
-    around = Surroundings(home, read_secrets(env), env, plugin_sections=sections)
+    around = Surroundings(home, read_secrets(env, home.secrets), env, plugin_sections=sections)
     house = PluginHouse(config, around, SystemClock())
     # What plugins print while they are loaded is not our answer.
     with redirect_stdout(sys.stderr), _without_our_log():

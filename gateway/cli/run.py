@@ -71,7 +71,7 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     home = find_home(env)
     file = find_config_file(arguments.config, home)
     config, sections = load_config(file)
-    secrets = read_secrets(env)
+    secrets = read_secrets(env, home.secrets)
     chat = arguments.command == "chat"
     socket = socket_path(config.gateway.control_socket, home.path, env)
     person = sys.stdin is not None and sys.stdin.isatty()
@@ -80,7 +80,7 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
             _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
         return asyncio.run(_attach(socket))
     console = chat or _console_wanted(config, secrets, env)
-    _log(config, secrets, env, quiet=chat or (console and person))
+    _log(config, secrets, env, home, quiet=chat or (console and person))
     with claimed(home.path, home.lock):
         if console and person:
             _introduce(config, secrets, home, file, chat=chat)
@@ -143,13 +143,15 @@ def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) ->
     return not enabled_platforms(config, secrets) and not managed
 
 
-def _log(config: Config, secrets: Secrets, env: Mapping[str, str], *, quiet: bool) -> None:
+def _log(
+    config: Config, secrets: Secrets, env: Mapping[str, str], home: Home, *, quiet: bool
+) -> None:
     """``quiet``: somebody is chatting here; only what matters comes between."""
     level = config.logging.level
     if quiet:
         terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
         level = quiet_level(level, terminal=terminal)
-    hidden = [*secrets.values(), *values_to_hide(config, env)]
+    hidden = [*secrets.values(), *values_to_hide(config, env, home.secrets)]
     set_up(level=level, style=config.logging.format, secrets=hidden, env=env)
 
 

@@ -82,6 +82,11 @@ class Home:
         return self.path / "hermes"
 
     @property
+    def secrets(self) -> Path:
+        """Where `posthouse init` keeps tokens and keys, one file each (ADR 66)."""
+        return self.path / "secrets"
+
+    @property
     def lock(self) -> Path:
         """Held (not: existing) while a daemon runs."""
         return self.path / "posthouse.lock"
@@ -146,17 +151,19 @@ def find_config_file(option: str | None, home: Home) -> Path | None:
     return path if os.path.lexists(path) else None
 
 
-def read_secrets(env: Mapping[str, str]) -> Secrets:
+def read_secrets(env: Mapping[str, str], folder: Path | None = None) -> Secrets:
     """Each from its variable, else the file that ``<name>_FILE`` names, else a credential.
 
+    ``folder``: the home's, where a file of that name is the last that is asked.
+
     Raises:
-        ConfigError: a named file can not be read.
+        ConfigError: a named file can not be read, or one of the folder by too many.
     """
     return Secrets(
-        telegram_bot_token=_secret(env, "TELEGRAM_BOT_TOKEN"),
-        discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN"),
-        anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY"),
-        telegram_webhook_secret=_secret(env, "TELEGRAM_WEBHOOK_SECRET"),
+        telegram_bot_token=_secret(env, "TELEGRAM_BOT_TOKEN", folder),
+        discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN", folder),
+        anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY", folder),
+        telegram_webhook_secret=_secret(env, "TELEGRAM_WEBHOOK_SECRET", folder),
     )
 
 
@@ -194,19 +201,21 @@ def references(config: Config) -> list[str]:
     return [name for server in servers for name in server.references()]
 
 
-def referenced(config: Config, env: Mapping[str, str]) -> dict[str, str | None]:
+def referenced(
+    config: Config, env: Mapping[str, str], folder: Path | None = None
+) -> dict[str, str | None]:
     """What ``${NAME}`` stands for in the servers of tools; None: nobody has said.
 
     Raises:
-        ConfigError: a named file can not be read.
+        ConfigError: as `read_secrets`.
     """
-    return {name: _secret(env, name) for name in references(config)}
+    return {name: _secret(env, name, folder) for name in references(config)}
 
 
-def values_to_hide(config: Config, env: Mapping[str, str]) -> list[str]:
+def values_to_hide(config: Config, env: Mapping[str, str], folder: Path | None = None) -> list[str]:
     """What must not appear in a log, of what the configuration hands to servers of tools."""
     written = [v for server in config.agent.tools.mcp.values() for v in server.secrets()]
-    return [*written, *(value for value in referenced(config, env).values() if value)]
+    return [*written, *(value for value in referenced(config, env, folder).values() if value)]
 
 
 def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
@@ -240,7 +249,7 @@ def odd_secrets(secrets: Secrets) -> list[str]:
     return found
 
 
-def _secret(env: Mapping[str, str], name: str) -> str | None:
+def _secret(env: Mapping[str, str], name: str, home_folder: Path | None = None) -> str | None:
     if env.get(name, "").strip():
         return env[name].strip()
     named = env.get(f"{name}_FILE")
@@ -250,6 +259,12 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     credential = Path(folder) / name if folder else None
     if credential is not None and credential.is_file():
         return _from_file(credential, f"the credential {name}")
+    own = home_folder / name if home_folder else None
+    if own is not None and os.path.isfile(own):  # False as well where we may not look
+        # Made by us with 0600, so anything wider is an accident: said before it is used.
+        if own.stat().st_mode & 0o077:
+            raise ConfigError([f"{name}: others can read {own}; close it with: chmod 600 {own}"])
+        return _from_file(own, name)
     return None
 
 

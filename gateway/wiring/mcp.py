@@ -53,7 +53,7 @@ def plan_servers(config: Config, around: Surroundings) -> ServerPlan:
         ConfigError: a file that should hold a secret can not be read.
     """
     wanted = {n: s for n, s in config.agent.tools.mcp.items() if s.enabled}
-    known = referenced(config, around.env)
+    known = referenced(config, around.env, around.home.secrets)
     servers: list[ServerSettings] = []
     problems: list[str] = []
     if wanted and not is_installed():

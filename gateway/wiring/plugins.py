@@ -146,7 +146,10 @@ class PluginHouse:
         said = self._config.model_dump(mode="json", exclude_unset=True)
         return self.facade.prepare(
             {**said, **self._around.plugin_sections},
-            [*self._around.secrets.values(), *values_to_hide(self._config, self._around.env)],
+            [
+                *self._around.secrets.values(),
+                *values_to_hide(self._config, self._around.env, self._around.home.secrets),
+            ],
         )
 
     def loader(self) -> PluginLoader:

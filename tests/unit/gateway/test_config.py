@@ -301,6 +301,17 @@ class TestEnvironment:
         assert read_secrets(env).anthropic_api_key == "from-variable"
         assert read_secrets({"ANTHROPIC_API_KEY": "  "}).anthropic_api_key is None
 
+    def test_what_init_keeps_in_the_home_is_asked_last(self, tmp_path: Path) -> None:
+        kept = tmp_path / "ANTHROPIC_API_KEY"
+        kept.write_text("from-home\n")
+        kept.chmod(0o600)
+        assert read_secrets({}, tmp_path).anthropic_api_key == "from-home"
+        assert read_secrets({"ANTHROPIC_API_KEY": "x"}, tmp_path).anthropic_api_key == "x"
+        kept.chmod(0o640)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            read_secrets({}, tmp_path)
+        assert read_secrets({"ANTHROPIC_API_KEY": "x"}, tmp_path).anthropic_api_key == "x"
+
     def test_missing_secret_file_is_an_error(self) -> None:
         wanted = "TELEGRAM_BOT_TOKEN_FILE: /nope/none can not be read: no such file"
         with pytest.raises(ConfigError, match=wanted):
