@@ -42,6 +42,8 @@ WRITER_PRAGMAS = (
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -8000",
+    # What is erased is overwritten, whoever built the library.
+    "PRAGMA secure_delete = ON",
 )
 READER_PRAGMAS = (
     "PRAGMA busy_timeout = 5000",
@@ -183,6 +185,8 @@ class Call:
     now: float
     alone: bool
     """Has a transaction for itself: it takes long, and nobody shall wait for its savepoint."""
+    outside: bool = False
+    """Is given the connection, outside any transaction: it works on the file, not in it."""
     result: Any = None
     error: BaseException | None = None
 
@@ -222,7 +226,12 @@ class Writer:
     # on the event loop
 
     def submit(
-        self, function: Callable[..., Any], arguments: tuple[Any, ...], *, alone: bool = False
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        *,
+        alone: bool = False,
+        outside: bool = False,
     ) -> asyncio.Future[Any]:
         """Queue a call. The future is done when the call is durable, or has failed."""
         if self._closed:
@@ -230,7 +239,8 @@ class Writer:
         if not self._burst:
             self._loop.call_soon(self._hand_over)
         future = self._loop.create_future()
-        self._burst.append(Call(function, arguments, future, self._clock.now(), alone))
+        now = self._clock.now()
+        self._burst.append(Call(function, arguments, future, now, alone or outside, outside))
         return future
 
     def _hand_over(self) -> None:
@@ -263,7 +273,10 @@ class Writer:
                     more = self._gather(waiting, connection)
                 if waiting:
                     group = _next_group(waiting)
-                    self._run_group(connection, tx, group)
+                    if group[0].outside:
+                        self._run_outside(connection, group[0])
+                    else:
+                        self._run_group(connection, tx, group)
                     self._answer(group)
             _tidy(connection)
         finally:
@@ -323,6 +336,16 @@ class Writer:
             self._last_failure = str(error)
             for call in group:
                 call.error = error
+
+    def _run_outside(self, connection: sqlite3.Connection, call: Call) -> None:
+        """It changes nothing that was stored, so its failure says nothing of what comes next."""
+        try:
+            if not self._in_place():
+                raise StoreUnavailable(MOVED)
+            call.result = call.function(connection, *call.arguments)
+        except BaseException as exc:  # noqa: BLE001 - border of the thread, as in `_run_group`
+            _roll_back(connection)
+            call.error = exc if isinstance(exc, StoreError) else outage(exc)
 
     def _run_calls(
         self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]

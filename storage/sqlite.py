@@ -144,6 +144,9 @@ class SqliteWriting:
     def write_alone(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         return self._writer.submit(function, args, alone=True)
 
+    def outside(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> Awaitable[T]:
+        return self._writer.submit(function, args, outside=True)
+
     def trouble(self) -> str | None:
         return self._writer.trouble()
 

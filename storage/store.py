@@ -5,6 +5,7 @@ One plain list, in the order of the port.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
@@ -64,6 +65,7 @@ from storage import (
     previews,
     recovery,
     remembered,
+    rewriting,
     search,
     sessions,
     taking_back,
@@ -75,6 +77,8 @@ from storage.archive import A, Reading, SqlArchive, T
 from storage.database import Transaction
 from storage.migrate import identity
 
+_SHORTENING_TRIES = 5
+
 
 class Writing(Protocol):
     """The way to the one writer."""
@@ -85,6 +89,10 @@ class Writing(Protocol):
 
     def write_alone(self, function: Callable[[Transaction, *A], T], *args: *A) -> Awaitable[T]:
         """Run this in a transaction of its own: it takes long."""
+        ...
+
+    def outside(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> Awaitable[T]:
+        """Run this with the writing connection itself, outside any transaction."""
         ...
 
     def trouble(self) -> str | None:
@@ -416,6 +424,26 @@ class SqlStore(SqlArchive):
 
     async def maintain(self) -> bool:
         return await self._writing.write_alone(search.maintain)
+
+    async def rewrite_file(self) -> bool:
+        """Write the database anew, smaller, and empty its log; writes wait meanwhile.
+
+        What was erased is in neither of them after True. False: it could not be done now; the log
+        says why, and nothing was changed that anybody can see.
+        """
+        if not await self._writing.outside(rewriting.rewrite):
+            return False
+        return await self.shorten_log()
+
+    async def shorten_log(self) -> bool:
+        """Write the log back and empty it, readers of ours out of the way. False: others read."""
+        for _ in range(_SHORTENING_TRIES):
+            # Who may take long first: nobody waits behind the quick one meanwhile.
+            async with rewriting.held(self._reading), rewriting.held(self._quick):
+                if await self._writing.outside(rewriting.empty_log):
+                    return True
+        rewriting.say_log_is_held()
+        return False
 
     async def rebuild_search_index(self) -> int:
         """Make the full-text index anew; gives back how many messages it holds."""

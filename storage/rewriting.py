@@ -1,0 +1,128 @@
+"""Owns what is done to the whole file on the writer's connection: written anew, its log emptied."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.errors import StoreError
+from storage.faultpoint import faultpoint
+
+if TYPE_CHECKING:
+    from storage.archive import Reading
+
+_log = logging.getLogger(__name__)
+
+EMPTYING_MILLISECONDS = 1_000
+"""How long readers of other processes are waited for; all of ours are out of the way."""
+SPARE_BYTES = 16 * 1024 * 1024
+"""Stays free beside what is written: messages that come meanwhile want to be stored too."""
+
+
+def rewrite(connection: sqlite3.Connection) -> bool:
+    """VACUUM. False: there is no room; the log says so."""
+    lacking = lacking_room(connection)
+    if lacking is not None:
+        _log.warning("the database is not written anew: %s", lacking)
+        return False
+    # In memory it would be as large as the file.
+    connection.execute("PRAGMA temp_store = FILE")
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.Error as exc:
+        _log.warning("the database is not written anew", extra={"error": repr(exc)})
+        return False
+    finally:
+        connection.execute("PRAGMA temp_store = MEMORY")
+    faultpoint("rewrite.written")
+    # As far as readers let it; what is left is little when they are held (`empty_log`).
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    return True
+
+
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Write the log back and cut it to nothing. False: somebody reads what is only in there."""
+    (usual,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {EMPTYING_MILLISECONDS}")
+    try:
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {usual}")
+    return not busy
+
+
+def say_log_is_held() -> None:
+    """For whoever wonders why the log grows."""
+    _log.warning(
+        "the database's log can not be emptied: another process reads the database for long"
+    )
+
+
+# --- room on the disk -----------------------------------------------------------------------------
+
+
+def lacking_room(connection: sqlite3.Connection) -> str | None:
+    """Why VACUUM would fill a disk: it writes all that is stored twice, aside and into the log."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (unused,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    wanted = (pages - unused) * page_bytes
+    beside = Path(connection.execute("PRAGMA database_list").fetchone()[2]).parent
+    aside = temporary_folder()
+    needs = {beside: wanted + SPARE_BYTES}
+    if os.stat(aside).st_dev == os.stat(beside).st_dev:
+        needs[beside] += wanted
+    else:
+        needs[aside] = wanted
+    for folder, needed in needs.items():
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            return f"{folder} has {free >> 20} MB free, and {needed >> 20} MB are needed"
+    return None
+
+
+def temporary_folder() -> Path:
+    """Where SQLite puts files that are too large for memory: `TMPDIR`, else by its own order."""
+    named = Path(tempfile.gettempdir())
+    usual = Path("/var/tmp")
+    return usual if named == Path("/tmp") and os.access(usual, os.W_OK | os.X_OK) else named
+
+
+# --- readers out of the way -----------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def held(reading: Reading) -> AsyncIterator[None]:
+    """Nothing is read here for so long; what is being read is waited for, what comes waits."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[None] = loop.create_future()
+    gate = threading.Event()
+
+    def wait(_: sqlite3.Connection) -> None:
+        # In a transaction that has read nothing yet, so no state of the file is held.
+        loop.call_soon_threadsafe(_arrive, arrived)
+        gate.wait()
+
+    waiting = asyncio.ensure_future(reading.read(wait))
+    try:
+        await asyncio.wait({arrived, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        gate.set()
+        with contextlib.suppress(StoreError):  # it is closed: then nobody reads
+            await waiting
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
