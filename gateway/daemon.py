@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.daemon_parts import Parts
 from gateway.exchange import ImportDesk
 from gateway.monitoring.http import Facts
+from gateway.reloading import Reloads
 from gateway.tasks import TaskOwner, spawn, wait_all
 from gateway.upkeep import keep_up
 from gateway.watchdog import Watchdog
@@ -44,12 +46,15 @@ class Daemon:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
         self._tasks = TaskOwner(parts.clock)
         handlers = {"status": self._answer_status, "chat": self._serve_chat}
         if parts.take_in is not None:
             desk = ImportDesk(parts.home, parts.take_in)
             desk.tidy()
             handlers["import"] = desk.serve
+        if parts.reloads is not None:
+            handlers["reload"] = self._answer_reload
         if parts.pairing is not None:
             handlers["pair"] = parts.pairing.serve
         if parts.plugin_rows is not None:
@@ -87,6 +92,8 @@ class Daemon:
         details = dict(self._parts.details())
         if self._parts.http is not None:
             details["http"] = self._parts.http.where()
+        if self._parts.reloads is not None:
+            details = {**self._parts.reloads.details(), **details}
         trouble = self._parts.store.trouble()
         return details if trouble is None else {"STORE TAKES NOTHING": trouble, **details}
 
@@ -117,6 +124,8 @@ class Daemon:
             self._watchdog.ready()
         self._tasks.spawn(self._watchdog.feed(), name="watchdog")
         self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
+        if parts.reloads is not None:
+            self._tasks.spawn(self._reload_when_told(parts.reloads), name="reloads")
         if parts.ahead is not None:
             self._tasks.spawn(parts.ahead.sweep(), name="ahead")
         if parts.warm_up is not None:
@@ -212,6 +221,19 @@ class Daemon:
     ) -> None:
         await send_line(writer, self.status())
 
+    async def _reload_when_told(self, reloads: Reloads) -> None:
+        """Signals that come while one is under way are one more."""
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            await reloads.reload()
+
+    async def _answer_reload(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        assert self._parts.reloads is not None
+        await send_line(writer, dataclasses.asdict(await self._parts.reloads.reload()))
+
     async def _answer_plugins(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -245,10 +267,8 @@ class Daemon:
         caught = (signal.SIGTERM, signal.SIGINT)
         for number in caught:
             loop.add_signal_handler(number, self._signalled, number)
-        # A terminal that closes, or a reload by habit, must not end the daemon without a drain.
-        loop.add_signal_handler(
-            signal.SIGHUP, log.warning, "SIGHUP: a changed configuration needs a restart"
-        )
+        # Of a terminal that closes as well: it must not end the daemon without a drain.
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         try:
             yield
         finally:

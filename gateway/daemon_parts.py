@@ -20,6 +20,7 @@ from gateway.monitoring.http import HttpFace
 from gateway.monitoring.metrics import Metrics
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform
+from gateway.reloading import Reloads
 from gateway.restarting import RestartDesk
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
@@ -63,6 +64,8 @@ class Parts:
     """Takes conversations in from a file; None: this store can not."""
     pairing: PairingOffice | None = None
     """Lets people in, as the operator says."""
+    reloads: Reloads | None = None
+    """Reads the configuration again; None: it can not be changed while this runs."""
     restarts: RestartDesk | None = None
     """Where somebody may ask for a restart."""
     approvals: ApprovalDesk | None = None

@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -18,13 +19,11 @@ from gateway.config.environment import (
     Home,
     Secrets,
     environment,
-    find_config_file,
     find_home,
-    read_secrets,
     values_to_hide,
 )
-from gateway.config.loading import PassedThrough, load_config
 from gateway.config.models import Config
+from gateway.config.reading import Reading, Source
 from gateway.control import ask, connect, read_line, send_line, socket_path
 from gateway.home_lock import claimed
 from gateway.installation import check_installation
@@ -69,9 +68,9 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     check_installation()
     env = environment()
     home = find_home(env)
-    file = find_config_file(arguments.config, home)
-    config, sections = load_config(file)
-    secrets = read_secrets(env, home.secrets)
+    source = Source(home, dict(env), arguments.config)
+    reading = source.reading(source.text())
+    config, secrets = reading.config, reading.secrets
     chat = arguments.command == "chat"
     socket = socket_path(config.gateway.control_socket, home.path, env)
     person = sys.stdin is not None and sys.stdin.isatty()
@@ -80,13 +79,14 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
             _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
         return asyncio.run(_attach(socket))
     console = chat or _console_wanted(config, secrets, env)
-    _log(config, secrets, env, home, quiet=chat or (console and person))
+    set_up_log = partial(_log, source=source, quiet=chat or (console and person), hidden=set())
+    set_up_log(reading)
     with claimed(home.path, home.lock):
         if console and person:
-            _introduce(config, secrets, home, file, chat=chat)
+            _introduce(config, secrets, home, reading.file.path, chat=chat)
         with _tidy_output(config), asyncio.Runner() as runner:
             code = runner.run(
-                _serve(config, sections, secrets, home, env, console, chat, decorate_store)
+                _serve(reading, source, set_up_log, env, console, chat, decorate_store)
             )
             if arguments.is_process:
                 leave_soon(code)  # the runner's end waits for names that are still looked up
@@ -99,10 +99,9 @@ def _tidy_output(config: Config) -> AbstractContextManager[object]:
 
 
 async def _serve(
-    config: Config,
-    sections: PassedThrough,
-    secrets: Secrets,
-    home: Home,
+    reading: Reading,
+    source: Source,
+    set_up_log: Callable[[Reading], None],
     env: Mapping[str, str],
     console: bool,
     only_console: bool,
@@ -113,9 +112,18 @@ async def _serve(
     from gateway.wiring.platforms import enabled_platforms  # noqa: PLC0415
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
+    config, secrets = reading.config, reading.secrets
     streams = standard_streams() if console else None
     around = Surroundings(
-        home, secrets, env, streams, only_console=only_console, plugin_sections=sections
+        source.home,
+        secrets,
+        env,
+        streams,
+        only_console=only_console,
+        plugin_sections=reading.sections,
+        source=source,
+        file=reading.file,
+        set_up_log=set_up_log,
     )
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
     try:
@@ -143,15 +151,17 @@ def _console_wanted(config: Config, secrets: Secrets, env: Mapping[str, str]) ->
     return not enabled_platforms(config, secrets) and not managed
 
 
-def _log(
-    config: Config, secrets: Secrets, env: Mapping[str, str], home: Home, *, quiet: bool
-) -> None:
-    """``quiet``: somebody is chatting here; only what matters comes between."""
+def _log(reading: Reading, *, source: Source, quiet: bool, hidden: set[str]) -> None:
+    """``quiet``: somebody is chatting here; only what matters comes between.
+
+    ``hidden``: what was a secret before still is one, and may still be in use.
+    """
+    config, env = reading.config, source.env
     level = config.logging.level
     if quiet:
         terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
         level = quiet_level(level, terminal=terminal)
-    hidden = [*secrets.values(), *values_to_hide(config, env, home.secrets)]
+    hidden.update(reading.secrets.values(), values_to_hide(config, env, source.home.secrets))
     set_up(level=level, style=config.logging.format, secrets=hidden, env=env)
 
 

@@ -37,6 +37,15 @@ def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
     """
     if path is None:
         return Config(), {}
+    return parse_config(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """What stands in the file.
+
+    Raises:
+        ConfigError: it can not be read, or is no text.
+    """
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ConfigError([f"{path}: can not be read: it is no file"])
@@ -44,14 +53,13 @@ def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
             data = stream.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise ConfigError([f"{path}: has more than {MAX_FILE_BYTES:,} bytes"])
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise ConfigError(
             [f"{path}: is not UTF-8 text ({exc.reason} at byte {exc.start})"]
         ) from exc
     except OSError as exc:
         raise ConfigError([f"{path}: can not be read: {exc.strerror}"]) from exc
-    return parse_config(text, str(path))
 
 
 def parse_config(text: str, name: str) -> tuple[Config, PassedThrough]:

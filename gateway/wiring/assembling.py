@@ -22,6 +22,7 @@ from agent.store_ports import Store
 from gateway import texts
 from gateway.concealing import conceal_this_process
 from gateway.config.models import Config
+from gateway.config.reading import Reading
 from gateway.control import socket_path
 from gateway.daemon import Daemon
 from gateway.daemon_parts import Parts
@@ -32,6 +33,7 @@ from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.self_report import SelfReport
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform, PlatformState
+from gateway.reloading import Reloads
 from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
@@ -141,7 +143,12 @@ def assemble(
 
     ``tidy_files``: what takes away the leavings of crashes among the files; once per start.
     """
-    ground = Ground(config, around, clock, ids, store, plugins)
+    started = Reading(config, around.plugin_sections, around.secrets, around.file)
+    reloads = Reloads(started, around.source, clock)
+    if around.set_up_log is not None:
+        reloads.on_reading(around.set_up_log)
+        reloads.looked_at("logging")
+    ground = Ground(config, around, clock, ids, store, reloads, plugins)
     pictures = PictureMaker()
     books = build_books(ground)
     answering = build_answering(ground, model, books, attachments, pictures)
@@ -208,6 +215,7 @@ def assemble(
                 pairing_on=pairing_platforms(config),
                 changed=inward.gate.changed,
             ),
+            reloads=reloads,
             restarts=restarts,
             approvals=outward.approvals,
             plugin_rows=plugins.rows if plugins is not None else None,

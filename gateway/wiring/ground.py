@@ -14,6 +14,7 @@ from agent.store_ports import Store
 from gateway.config.environment import local_zone
 from gateway.config.models import Config
 from gateway.intake.access import PlatformPolicy
+from gateway.reloading import Reloads
 from gateway.wiring.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ class Ground:
     """What every part is built on."""
 
     config: Config
+    """As it was at the start; what may change meanwhile is in `reloads`."""
     around: Surroundings
     clock: Clock
     ids: IdSource
     store: Store
+    reloads: Reloads
     plugins: Plugins | None = None
     """None: the configuration asks for none."""
 

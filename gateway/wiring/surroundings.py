@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.media.transcription import Transcriber
 from gateway.config.environment import Home, Secrets
+from gateway.config.reading import FileText, Reading, Source
 from gateway.platforms.console.adapter import Terminal
 
 
@@ -26,3 +27,9 @@ class Surroundings:
     """Sections of config.yaml that are named after plugins, as they stand."""
     transcriber: Transcriber | None = None
     """Hears voice messages; None: they are files like others. For plugins."""
+    source: Source | None = None
+    """Where the configuration comes from, to be read again; None: from nowhere."""
+    file: FileText = field(default_factory=lambda: FileText(None))
+    """What stood in its file at the start."""
+    set_up_log: Callable[[Reading], None] | None = None
+    """The log, as a changed configuration has it."""

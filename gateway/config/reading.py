@@ -1,0 +1,85 @@
+"""Owns one reading of all that a daemon is configured by: file, environment, secrets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from gateway.config.environment import Home, Secrets, find_config_file, read_secrets
+from gateway.config.loading import parse_config, read_text
+from gateway.config.models import Config
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """What stood in the file at one moment."""
+
+    path: Path | None
+    """None: there is no file."""
+    text: str = field(default="", repr=False)
+
+    @property
+    def name(self) -> str:
+        """What it is called in sentences."""
+        return str(self.path) if self.path else "config.yaml"
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing in it, or no file."""
+        return not self.text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What all of it says."""
+
+    config: Config
+    sections: Mapping[str, Any]
+    """Of plugins, as they stand."""
+    secrets: Secrets
+    file: FileText
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the configuration comes from; reads it as often as it is asked, and blocks."""
+
+    home: Home
+    env: Mapping[str, str] = field(repr=False)
+    """As it was at the start: what plugins must not see is taken out of the process's own."""
+    option: str | None = None
+    """``--config``."""
+
+    def text(self) -> FileText:
+        """The file as it is now.
+
+        Raises:
+            ConfigError: it can not be read.
+        """
+        path = find_config_file(self.option, self.home)
+        return FileText(path, read_text(path) if path is not None else "")
+
+    def reading(self, file: FileText) -> Reading:
+        """What this text says, with the environment and the secrets as they are now.
+
+        Raises:
+            ConfigError: one line for each problem.
+        """
+        config, sections = parse_config(file.text, file.name)
+        return Reading(config, sections, read_secrets(self.env, self.home.secrets), file)
+
+
+def changed_secrets(old: Secrets, new: Secrets) -> Iterator[str]:
+    """The names of those that differ."""
+    for one in fields(Secrets):
+        if getattr(old, one.name) != getattr(new, one.name):
+            yield one.name.upper()
