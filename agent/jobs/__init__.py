@@ -1,0 +1,1 @@
+"""Jobs: what happens at a set time, by itself."""

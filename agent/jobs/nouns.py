@@ -1,0 +1,193 @@
+"""Owns the nouns of jobs: when, where, what; a job and its runs; and how long it may be late."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agent.errors import PosthouseError
+from agent.mail import Address, InboxItem, OutboxItem
+from agent.messages import clean_text, is_blank
+
+Kind = Literal["once", "every", "cron"]
+ActionKind = Literal["text", "prompt"]
+JobState = Literal["active", "paused", "done", "cancelled"]
+"""active → paused → active; done (a job that ran once) and cancelled are for ever."""
+Origin = Literal["person", "config", "tool", "house"]
+RunState = Literal["claimed", "done", "failed", "missed"]
+"""claimed → done | failed. *missed*: did not happen; ``count`` of them in a row are one entry."""
+
+MAX_JOBS = 50
+"""Of one place that are not over: each of them may cost money while nobody looks."""
+MAX_NAME_CHARS = 60
+MAX_TEXT_CHARS = 4_000
+MIN_EVERY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a job runs."""
+
+    kind: Kind
+    spec: str
+    """once: the local wall time (``2026-12-01T09:00:00``); every: whole seconds (``7200``); cron:
+    five fields, weekdays as in cron (0 and 7 are Sunday)."""
+    zone: str
+    """IANA name; always there, so that no process's own zone matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a job does: sends this text as it stands, or asks it in its conversation."""
+
+    kind: ActionKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where a job belongs, and for whom it runs."""
+
+    session_key: str
+    owner: str
+    """``platform:user id``: who may not use us any more has no jobs any more."""
+    address: Address
+    """Without a message that it replies to."""
+    sender: dict[str, Any] = field(default_factory=dict)
+    """What the gate and a turn need of the owner, as in an inbox row's payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDraft:
+    """A job to be stored."""
+
+    place: JobPlace
+    schedule: Schedule
+    action: Action
+    name: str
+    """For people; of jobs of the configuration and of the house what they are told apart by."""
+    origin: Origin
+    next_run_at: float
+    anchor_at: float
+    """From where ``every`` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stored job."""
+
+    id: str
+    number: int
+    """Within its place; never used again."""
+    name: str
+    place: JobPlace
+    schedule: Schedule
+    action: Action
+    origin: Origin
+    state: JobState
+    reason: str
+    """Why it is paused by itself, in words; "": it is not."""
+    next_run_at: float | None
+    """None: it is over."""
+    last_run_at: float | None
+    created_at: float
+    anchor_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """An entry of the ledger: what became of one due time, or of several that were missed."""
+
+    id: int
+    job_id: str
+    due_at: float
+    """Of missed ones: the first."""
+    until_at: float
+    """Of missed ones: the last."""
+    count: int
+    state: RunState
+    reason: str
+    claimed_at: float
+    ended_at: float | None
+    inbox_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as people are told of it."""
+
+    job: Job
+    last: JobRun | None
+    """The newest entry of its ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """Due times at which nothing happened."""
+
+    first_at: float
+    last_at: float
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What is to become of a due job: decided outside, stored in one transaction."""
+
+    expected_run_at: float
+    """The stored next run that this was decided by; another one by now: nothing is stored."""
+    run_at: float | None
+    """The due time that is run; None: all of them are missed."""
+    misses: Misses | None
+    next_run_at: float | None
+    """None: the job is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a firing has made."""
+
+    job: Job
+    run: JobRun | None
+    """None: nothing ran."""
+    item: InboxItem | None = None
+    """The waiting row of a prompt."""
+    owed: OutboxItem | None = None
+    """A text on its way."""
+    missed: JobRun | None = None
+    """The ledger's entry of what was missed."""
+
+
+class JobRefused(PosthouseError):
+    """A job can not be made or changed; the text says why and what to do, for model and people."""
+
+
+# --- pure ---------------------------------------------------------------------------------------
+
+
+def as_name(text: str) -> str:
+    """A short name on one line, from any text."""
+    shown = "".join(
+        ch if unicodedata.category(ch)[0] != "C" else " " for ch in clean_text(text[:2_000])
+    )
+    line = " ".join(shown.split())
+    return line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1].rstrip() + "…"
+
+
+def checked_action(action: Action) -> Action:
+    """The same, cleaned.
+
+    Raises:
+        JobRefused: there is nothing in it, or too much.
+    """
+    text = clean_text(action.text).replace("\x00", "").strip()
+    if is_blank(text):
+        raise JobRefused("there is nothing to say in this job: add the words")
+    if len(text) > MAX_TEXT_CHARS:
+        raise JobRefused(
+            f"a job's text has at most {MAX_TEXT_CHARS:,} characters, and this one {len(text):,}: "
+            "say it shorter"
+        )
+    return Action(action.kind, text)

@@ -1,0 +1,1 @@
+"""Jobs at work: who makes them, what runs them."""

@@ -1,0 +1,135 @@
+"""Owns what people, the model and the command line do to jobs: make, pause, resume, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agent.jobs import schedules
+from agent.jobs.nouns import (
+    MAX_JOBS,
+    Action,
+    Job,
+    JobDraft,
+    JobPlace,
+    JobRefused,
+    JobState,
+    JobView,
+    Origin,
+    Schedule,
+    as_name,
+    checked_action,
+)
+from agent.jobs.ports import JobStore
+from agent.mail import InboxRecord
+from agent.ports import Clock
+
+_KEPT_OF_SENDER = ("chat_kind", "sender_id", "sender_name", "sender_role_ids", "parent_chat_id")
+
+
+def place_in(record: InboxRecord) -> JobPlace:
+    """Where a job belongs that somebody asks for with this message."""
+    payload = record.payload
+    sender = {name: payload[name] for name in (*_KEPT_OF_SENDER, "shared") if name in payload}
+    address = replace(record.address, reply_to_message_id=None)
+    return JobPlace(record.session_key, record.owner, address, sender)
+
+
+class JobDesk:
+    """One desk for commands, the tool, and the command line."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        clock: Clock,
+        *,
+        zone: str,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``zone``: of people who say none; ``changed``: told when the next run may be another."""
+        self._store = store
+        self._clock = clock
+        self.zone = zone
+        self._changed = changed
+
+    async def add(
+        self,
+        place: JobPlace,
+        schedule: Schedule,
+        action: Action,
+        *,
+        name: str = "",
+        origin: Origin = "person",
+    ) -> Job:
+        """Make a job.
+
+        Raises:
+            JobRefused: it would never run, says nothing or too much, or the place has too many.
+        """
+        action = checked_action(action)
+        schedule, now = schedules.checked(schedule), self._clock.now()
+        due = schedules.next_due(schedule, now, now)
+        if due is None:
+            raise JobRefused(schedules.over_text(schedule))
+        draft = JobDraft(place, schedule, action, as_name(name or action.text), origin, due, now)
+        job = await self._store.add_job(draft, most=MAX_JOBS)
+        self._changed()
+        return job
+
+    async def of(self, place: JobPlace) -> Sequence[JobView]:
+        """The place's jobs that are not over, by number."""
+        return await self._store.jobs_at(place.session_key)
+
+    async def everywhere(self) -> Sequence[JobView]:
+        """Those of every place that are not over, by their next run: for the operator."""
+        return await self._store.job_views()
+
+    async def place_of_turn(self, turn_id: str) -> JobPlace | None:
+        """Where a turn was asked for (`agent.ports.ToolContext.turn_id`), for its tools."""
+        return await self._store.place_of_turn(turn_id)
+
+    async def pause(self, place: JobPlace, number: int) -> Job:
+        """Let it not run until it is resumed.
+
+        Raises:
+            JobRefused: there is no such job, or it is over.
+        """
+        job = (await self._live(place, number)).job
+        return await self._set(job, "paused", job.next_run_at)
+
+    async def resume(self, place: JobPlace, number: int) -> Job:
+        """Let a paused job run again, from its next time on: what was due meanwhile is not made up.
+
+        Raises:
+            JobRefused: there is no such job, it is over, or its only time has passed.
+        """
+        job = (await self._live(place, number)).job
+        if job.state == "active":
+            return job
+        due = schedules.next_due(job.schedule, self._clock.now(), job.anchor_at)
+        if due is None:
+            raise JobRefused(
+                f"the time of job {number} has passed while it was paused: make a new one"
+            )
+        return await self._set(job, "active", due)
+
+    async def cancel(self, place: JobPlace, number: int) -> Job:
+        """End it for good.
+
+        Raises:
+            JobRefused: there is no such job, or it is over.
+        """
+        return await self._set((await self._live(place, number)).job, "cancelled", None)
+
+    async def _live(self, place: JobPlace, number: int) -> JobView:
+        view = await self._store.job_at(place.session_key, number)
+        if view is None or view.job.state in ("done", "cancelled"):
+            raise JobRefused(f"there is no job {number} here")
+        return view
+
+    async def _set(self, job: Job, state: JobState, next_run_at: float | None) -> Job:
+        changed = await self._store.set_job(job.id, state, next_run_at=next_run_at)
+        self._changed()
+        if changed is None:
+            raise JobRefused(f"job {job.number} is over by now")
+        return changed
