@@ -72,6 +72,11 @@ class Home:
         return self.path / "workspace"
 
     @property
+    def tools_socket(self) -> Path:
+        """Where the unit for commands listens, if it is installed."""
+        return self.path / "tools.sock"
+
+    @property
     def plugins(self) -> Path:
         """The folder of the operator's plugins."""
         return self.path / "plugins"
