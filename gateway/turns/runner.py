@@ -200,8 +200,10 @@ class TurnRunner:
         return Task(ticket, items, stop, observer, steering, approver)
 
     async def _carry(self, task: Task, load: Load) -> None:
-        ticket = task.ticket
-        with about(conversation_id=ticket.conversation_id, turn_id=ticket.turn_id):
+        ticket, platform = task.ticket, task.address.platform
+        with about(
+            conversation_id=ticket.conversation_id, turn_id=ticket.turn_id, platform=platform
+        ):
             await self._carry_on(task, load)
 
     async def _carry_on(self, task: Task, load: Load) -> None:

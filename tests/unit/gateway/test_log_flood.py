@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway import logs
-from gateway.log_flood import MAX_LINES, WINDOW_SECONDS, FloodGate
+from gateway.logs.flood import MAX_LINES, WINDOW_SECONDS, FloodGate
 
 
 def record(name: str, at: float) -> logging.LogRecord:
