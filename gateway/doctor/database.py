@@ -1,0 +1,108 @@
+"""Owns the check of the session store: its form, whether it is sound, its size, its backups."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from agent.clock import SystemClock
+from gateway.backups.shelf import kept
+from gateway.doctor.database_file import bytes_of, form_of, looked_into, quick_check
+from gateway.doctor.finding import Finding, Said
+from gateway.doctor.ground import Ground
+
+_MB = 1024 * 1024
+LARGE_LOG_BYTES = 256 * _MB
+CHECK_SECONDS = 3.0
+_DAY = 86_400
+OLD_BACKUP_DAYS = 8
+"""The daemon makes one a day; a week without is no accident any more."""
+_RESTORE = "put the newest backup back: `posthouse restore` (docs/backups.md)"
+
+
+def look(ground: Ground) -> Iterable[Finding]:
+    """The file, beside a running daemon or without one."""
+    said = Said("database")
+    file = ground.home.database
+    if not file.exists():
+        said.note("there is none yet; the first start makes it")
+        return said.findings
+    try:
+        if _of_ours(said, ground):
+            _sound(said, ground)
+    except PermissionError:
+        said.problem(f"{file} can not be read", "ask as the user that the gateway runs as, or root")
+        return said.findings
+    except (sqlite3.Error, OSError) as exc:
+        said.problem(f"{file} can not be opened: {exc}", _RESTORE)
+    _sizes(said, ground)
+    _backups(said, ground)
+    return said.findings
+
+
+def _of_ours(said: Said, ground: Ground) -> bool:
+    # Inside: it brings what knows the migrations.
+    from gateway.wiring.stored_form import newest_form  # noqa: PLC0415
+
+    form, newest = form_of(ground.home.database), newest_form()
+    if form is None and bytes_of(ground.home.database):
+        said.problem(f"{ground.home.database} is no database", _RESTORE)
+        return False
+    if (form or 0) > newest:
+        said.problem(
+            f"it was written by a newer version (form {form}; this one knows {newest})",
+            "install the newer version again, or put a backup of before the update back",
+        )
+        return False
+    if 0 < (form or 0) < newest:
+        said.note(
+            f"it has form {form}; the next start brings it to {newest}, and there is no way back"
+        )
+    else:
+        said.ok(f"its form is {newest}, as this version has it")
+    return True
+
+
+def _sound(said: Said, ground: Ground) -> None:
+    with looked_into(ground.home.database, daemon_runs=ground.runs) as connection:
+        if connection is None:
+            said.note("a crash left a log beside it; the next start takes that in, nothing is lost")
+            return
+        wrong = quick_check(connection, CHECK_SECONDS)
+    if wrong is None:
+        said.note(
+            f"it is too large to be checked in {CHECK_SECONDS:g} seconds",
+            "`posthouse backup` reads all of it",
+        )
+    elif wrong:
+        said.problem(f"it is damaged: {wrong[0]}", _RESTORE)
+    else:
+        said.ok("it is sound")
+
+
+def _sizes(said: Said, ground: Ground) -> None:
+    file = ground.home.database
+    log = bytes_of(file.with_name(f"{file.name}-wal"))
+    said.ok(f"{bytes_of(file) / _MB:,.1f} MB, and {log / _MB:,.1f} MB of log")
+    if log > LARGE_LOG_BYTES:
+        said.warning(
+            "its log has grown large: something reads the database without ever letting go",
+            f"see who does: fuser -v {file}; a restart of the gateway empties it",
+        )
+
+
+def _backups(said: Said, ground: Ground) -> None:
+    whole = [backup for backup in kept(ground.home) if backup.kind != "replaced"]
+    if not whole:
+        said.warning("there is no backup", "posthouse backup /a/folder/on/another/disk")
+        return
+    days = (SystemClock().now() - whole[0].made_at) / _DAY
+    text = f"the newest backup is {_age(days)} old: {whole[0].path}"
+    if days > OLD_BACKUP_DAYS:
+        said.warning(text, "posthouse backup /a/folder/on/another/disk; then see the log for why")
+    else:
+        said.ok(text)
+
+
+def _age(days: float) -> str:
+    return f"{days * 24:.0f} hours" if days < 2 else f"{days:.0f} days"

@@ -1,0 +1,71 @@
+"""Owns looking into a database without changing it: no lock is kept, no file is made beside it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+BUSY_SECONDS = 1.0
+_FORM_AT = 60
+"""Where the header has the number that `PRAGMA user_version` tells."""
+_MAGIC = b"SQLite format 3\x00"
+_EVERY_STEPS = 10_000
+
+
+def form_of(file: Path) -> int | None:
+    """Its version, read from its first bytes; None: it is no database."""
+    with file.open("rb") as stream:
+        header = stream.read(100)
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        return None
+    return int.from_bytes(header[_FORM_AT : _FORM_AT + 4], "big")
+
+
+def bytes_of(file: Path) -> int:
+    """Its size; nothing where there is none."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+@contextmanager
+def looked_into(file: Path, *, daemon_runs: bool) -> Iterator[sqlite3.Connection | None]:
+    """A connection that reads; None: a crash left a log that only the next start may take in.
+
+    A reader of a database with a log makes two files beside it where they are missing. If root did
+    that, the daemon, who is somebody else, could not open its own database any more.
+    """
+    waiting = bytes_of(file.with_name(f"{file.name}-wal"))
+    if not daemon_runs and waiting and not os.path.exists(f"{file}-shm"):
+        yield None
+        return
+    how = "mode=ro" if daemon_runs or waiting else "mode=ro&immutable=1"
+    connection = sqlite3.connect(
+        f"file:{quote(str(file))}?{how}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+    )
+    try:
+        connection.execute("PRAGMA query_only=1")
+        yield connection
+    finally:
+        connection.close()
+
+
+def quick_check(connection: sqlite3.Connection, seconds: float) -> list[str] | None:
+    """What is wrong with the file, nothing if it is sound; None: it is too large for that time."""
+    deadline = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _EVERY_STEPS)
+    try:
+        rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
+    except sqlite3.OperationalError as exc:
+        if "interrupt" in str(exc):
+            return None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+    return [row for row in rows if row != "ok"]

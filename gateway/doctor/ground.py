@@ -1,0 +1,81 @@
+"""Owns what all checks stand on: the home, the configuration, the secrets, as far as readable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import ConfigError, PosthouseError
+from gateway.config.environment import Home, Secrets, find_config_file, find_home, read_secrets
+from gateway.config.loading import PassedThrough, load_config
+from gateway.config.models import Config
+from gateway.control import ask, socket_path
+from gateway.probing.patience import within
+
+ANSWER_SECONDS = 3.0
+"""A daemon that lives answers at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Read once, before the areas are looked at."""
+
+    env: Mapping[str, str]
+    home: Home
+    file: Path | None
+    config: Config
+    """The defaults where the file can not be used."""
+    sections: PassedThrough
+    config_problems: tuple[str, ...]
+    secrets: Secrets
+    secret_problems: tuple[str, ...]
+    status: Mapping[str, Any] | None
+    """What the running daemon says; None: none answers."""
+    status_problem: str
+    offline: bool
+    checkout: Path = field(default_factory=lambda: Path(__file__).resolve().parents[2])
+
+    @property
+    def runs(self) -> bool:
+        """A daemon runs on this home."""
+        return self.status is not None
+
+
+def survey(env: Mapping[str, str], config_option: str | None, *, offline: bool) -> Ground:
+    """Read what there is; what can not be read is a finding and no error."""
+    home = find_home(env)
+    file, config, sections = None, Config(), PassedThrough()
+    config_problems: tuple[str, ...] = ()
+    try:
+        file = find_config_file(config_option, home)
+        config, sections = load_config(file)
+    except ConfigError as exc:
+        config_problems = tuple(exc.problems)
+    secrets, secret_problems = Secrets(), tuple[str, ...]()
+    try:
+        secrets = read_secrets(env, home.secrets)
+    except ConfigError as exc:
+        secret_problems = tuple(exc.problems)
+    status, trouble = None, ""
+    try:
+        socket = socket_path(config.gateway.control_socket, home.path, env)
+        status = within(ANSWER_SECONDS, lambda: ask(socket, {"op": "status"}))
+    except TimeoutError:
+        trouble = "the running daemon does not answer"
+    except (PosthouseError, OSError, ValueError) as exc:
+        trouble = str(exc)
+    return Ground(
+        env,
+        home,
+        file,
+        config,
+        sections,
+        config_problems,
+        secrets,
+        secret_problems,
+        status,
+        trouble,
+        offline,
+    )
