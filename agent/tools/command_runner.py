@@ -269,8 +269,8 @@ class Running:
         return False
 
 
-def main() -> None:
-    """Read, run, tell, end."""
+def main(folder: str | None = None) -> None:
+    """Read, run, tell, end. ``folder``: where it begins, instead of where the request says."""
     os.umask(0o077)
     # Unbuffered: the life line has to stay as the system sees it.
     line = b""
@@ -283,7 +283,10 @@ def main() -> None:
     adopt_orphans()
     try:
         running = Running(
-            request["command"], request["folder"], request["seconds"], request["keep_bytes"]
+            request["command"],
+            folder or request["folder"],
+            request["seconds"],
+            request["keep_bytes"],
         )
     except (OSError, ValueError) as exc:
         answer: dict[str, Any] = {"error": f"it could not be started: {exc}"}

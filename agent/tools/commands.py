@@ -90,14 +90,6 @@ class LocalRunner:
 
     async def run(self, request: Request) -> Outcome:
         """As the port says."""
-        line = json.dumps(
-            {
-                "command": request.command,
-                "folder": str(request.folder),
-                "seconds": request.seconds,
-                "keep_bytes": request.keep_bytes,
-            }
-        )
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(RUNNER)),
@@ -114,14 +106,13 @@ class LocalRunner:
         assert process.stdout is not None
         try:
             async with asyncio.timeout(request.seconds + STARTING_SECONDS):
-                process.stdin.write(line.encode("ascii") + b"\n")
-                # Never more than it may say: what runs as the same user can write there, too.
-                said = await _read(process.stdout, 4 * request.keep_bytes + 10_000)
+                process.stdin.write(request_line(request))
+                said = await read_all(process.stdout, request.keep_bytes)
         except (TimeoutError, OSError) as exc:
             raise CommandFailed("it did not end in time, so it was ended") from exc
         finally:
             await self._let_end(process)
-        return _outcome(said)
+        return outcome_of(said)
 
     async def _let_end(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -149,8 +140,23 @@ async def _is_over(process: asyncio.subprocess.Process) -> bool:
     return bool(done)
 
 
-async def _read(stream: asyncio.StreamReader, limit: int) -> bytes:
-    """All of it up to the limit; nothing of what goes beyond."""
+def request_line(request: Request) -> bytes:
+    """The request, as the runner's process reads it."""
+    asked = {
+        "command": request.command,
+        "folder": str(request.folder),
+        "seconds": request.seconds,
+        "keep_bytes": request.keep_bytes,
+    }
+    return json.dumps(asked).encode("ascii") + b"\n"
+
+
+async def read_all(stream: asyncio.StreamReader, keep_bytes: int) -> bytes:
+    """All that the runner says; nothing, if that is more than it may say.
+
+    What runs as the same user can write there, too.
+    """
+    limit = 4 * keep_bytes + 10_000
     said = bytearray()
     while piece := await stream.read(65_536):
         said += piece
@@ -159,7 +165,7 @@ async def _read(stream: asyncio.StreamReader, limit: int) -> bytes:
     return bytes(said)
 
 
-def _outcome(said: bytes) -> Outcome:
+def outcome_of(said: bytes) -> Outcome:
     """What the process wrote, which what it ran may have hindered or forged."""
     try:
         found = json.loads(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from datetime import tzinfo
 
@@ -12,7 +13,8 @@ from agent.ports import Clock, Tool
 from agent.store_ports import Archive
 from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.clock import CurrentTimeTool
-from agent.tools.commands import LocalRunner
+from agent.tools.command_socket import SocketRunner
+from agent.tools.commands import CommandRunner, LocalRunner
 from agent.tools.files import FilesTool
 from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
@@ -22,6 +24,8 @@ from agent.tools.workspace import Workspaces
 from gateway.config.environment import Home
 from gateway.config.models import Tools
 
+log = logging.getLogger(__name__)
+
 
 def build_tools(
     wanted: Tools,
@@ -29,7 +33,7 @@ def build_tools(
     *,
     notes: NoteDesk,
     clock: Clock,
-    zone: tzinfo,
+    zone: Callable[[], tzinfo],
     archive: Archive,
     attachments: Attachments,
     pictures: PictureMaker,
@@ -56,6 +60,17 @@ def build_tools(
     if wanted.files:
         tools.append(FilesTool(workspaces, attachments, page_tokens=page_tokens))
     if wanted.shell:
-        tools.append(ShellTool(LocalRunner(), workspaces))
+        tools.append(ShellTool(command_runner(home), workspaces))
     ours = [tool for tool in tools if tool.schema.name not in without]
     return ToolRegistry(ours, result_cap_tokens=result_tokens)
+
+
+def command_runner(home: Home) -> CommandRunner:
+    """The unit of the service manager that is there for commands, else a process of our own.
+
+    Decided once: should that unit go away, commands fail; they do not move in with us unasked.
+    """
+    if home.tools_socket.is_socket():
+        log.info("commands run in a unit of their own", extra={"socket": str(home.tools_socket)})
+        return SocketRunner(home.tools_socket)
+    return LocalRunner()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.cli.arguments.line import CommandLine, said
+import argparse
+
+from gateway.cli.arguments.line import CommandLine, positive, said
 
 
 def add(line: CommandLine) -> None:
@@ -16,3 +18,38 @@ def add(line: CommandLine) -> None:
     config.add_parser("check", parents=options, **said("say what is wrong, and where"))
     config.add_parser("show", parents=options, **said("what holds, secrets hidden"))
     config.add_parser("schema", **said("JSON schema, for editors"))
+    _service(line)
+
+
+def _service(line: CommandLine) -> None:
+    service = line.group("service", "service", "posthouse as a service of systemd")
+    change = argparse.ArgumentParser(add_help=False)
+    change.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    change.add_argument(
+        "--home",
+        metavar="DIR",
+        default="/var/lib/posthouse",
+        help="what it keeps, a folder in /var/lib (/var/lib/posthouse)",
+    )
+    install = service.add_parser(
+        "install", parents=[change], **said("install it, or bring what is installed up to date")
+    )
+    install.add_argument(
+        "--from", dest="source", metavar="DIR", help="begin with a copy of this home"
+    )
+    install.add_argument(
+        "--import-secrets",
+        action="store_true",
+        help="write the tokens and keys of this environment into /etc/posthouse",
+    )
+    install.add_argument("--now", action="store_true", help="start it, or start it again")
+    uninstall = service.add_parser(
+        "uninstall", parents=[change], **said("take it away; what it keeps stays")
+    )
+    uninstall.add_argument("--purge", action="store_true", help="delete that and the secrets, too")
+    uninstall.add_argument("--yes", action="store_true", help="do not ask")
+    logs = service.add_parser("logs", **said("what it has said: journalctl of its units"))
+    logs.add_argument("-f", "--follow", action="store_true", help="and what it says from now on")
+    logs.add_argument(
+        "-n", "--lines", type=positive, default=100, metavar="N", help="so many (100)"
+    )

@@ -360,11 +360,11 @@ def test_both_ends_are_kept_in_bounded_memory() -> None:
 
 
 def test_an_outcome_that_was_forged_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.tools.commands import _outcome
+    from agent.tools.commands import outcome_of
 
     for said in (b"", b"{", b"[]", b"{}", b"null", b'{"exit": 0}', b"[" * 100_000):
         with pytest.raises(CommandFailed):
-            _outcome(said)
+            outcome_of(said)
 
 
 def test_a_signal_without_a_name_is_told() -> None:
