@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.forgetting import Forgetting
+from agent.jobs.ports import JobStore
 from agent.ledger import Ledger, LedgerReader
 from agent.lineages import Lineages, UsageTotals
 from agent.mail import (
@@ -538,7 +540,18 @@ class Archive(LedgerReader, Protocol):
         ...
 
 
-class Store(SessionStore, Mailbox, Archive, Lineages, Pairings, Remembered, NoteStore, Protocol):
+class Store(
+    SessionStore,
+    Mailbox,
+    Archive,
+    Lineages,
+    Pairings,
+    Remembered,
+    NoteStore,
+    JobStore,
+    Forgetting,
+    Protocol,
+):
     """All of it, with its life."""
 
     async def identity(self) -> str:

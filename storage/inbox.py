@@ -163,6 +163,13 @@ def inbox_items(db: sqlite3.Connection, inbox_ids: Sequence[int]) -> list[InboxI
     return [_inbox_item(row) for row in db.execute(f"{query} ORDER BY id", (wanted,))]
 
 
+def newest_of_turn(db: sqlite3.Connection | Transaction, turn_id: str) -> InboxRecord | None:
+    """The newest message that a turn answers."""
+    query = f"{_INBOX} WHERE turn_id = ? ORDER BY id DESC LIMIT 1"
+    row = db.execute(query, (turn_id,)).fetchone()
+    return None if row is None else _inbox_item(row).record
+
+
 def claim(tx: Transaction, inbox_ids: Sequence[int], turn_id: str) -> None:
     tx.executemany(
         "UPDATE inbox SET state = 'claimed', turn_id = ? WHERE id = ? AND state = 'new'",

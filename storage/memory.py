@@ -10,6 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.errors import StaleTurn, StoreError
+from agent.forgetting import Cleared, ForgetRequest, Holdings
+from agent.jobs.nouns import (
+    Action,
+    Fired,
+    Firing,
+    Job,
+    JobDraft,
+    JobPlace,
+    JobRun,
+    JobState,
+    JobView,
+    Origin,
+    RunState,
+    Schedule,
+    place_in,
+)
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
@@ -56,6 +72,8 @@ from agent.sessions import (
 )
 from agent.store_ports import Appended
 from storage.memory_archive import MemoryArchive
+from storage.memory_forgetting import MemoryForgetting
+from storage.memory_jobs import MemoryJobs
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
@@ -93,11 +111,80 @@ class MemoryStore:
         self._facts: dict[str, str] = {}
         self._mail = MemoryMailbox(self._tables.today)
         self._notes = MemoryNotes(clock.now, lambda key: key_of_today(key, self._tables.today))
-        self._moves = MemoryMoves(self._tables, self._mail, self._notes)
+        self._jobs = MemoryJobs(self._tables, self._mail, clock, ids)
+        self._moves = MemoryMoves(self._tables, self._mail, self._notes, self._jobs)
         self._archive = MemoryArchive(self._tables)
+        self._forgetting = MemoryForgetting(
+            self._tables, self._mail, self._notes, self._pairings, self._jobs, clock.now
+        )
         self._turns = MemoryTurns(
             self._tables, self._lineages, self._ledger, self._mail, clock, ids, set_aside_notice
         )
+
+    # jobs
+
+    async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
+        return self._jobs.add_job(draft, most)
+
+    async def jobs_at(self, session_key: str, *, over: bool = False) -> Sequence[JobView]:
+        return self._jobs.jobs_at(session_key, over)
+
+    async def jobs_of(self, origin: Origin) -> Sequence[JobView]:
+        return self._jobs.jobs_of(origin)
+
+    async def job_views(self, *, limit: int = 1_000) -> Sequence[JobView]:
+        return self._jobs.job_views(limit)
+
+    async def job_at(self, session_key: str, number: int) -> JobView | None:
+        return self._jobs.job_at(session_key, number)
+
+    async def place_of_turn(self, turn_id: str) -> JobPlace | None:
+        record = self._mail.newest_of_turn(turn_id)
+        return None if record is None else place_in(record)
+
+    async def set_job(
+        self, job_id: str, state: JobState, *, next_run_at: float | None, reason: str = ""
+    ) -> Job | None:
+        return self._jobs.set_job(job_id, state, next_run_at, reason)
+
+    async def change_job(
+        self,
+        job_id: str,
+        *,
+        place: JobPlace,
+        schedule: Schedule,
+        action: Action,
+        next_run_at: float | None,
+        anchor_at: float,
+    ) -> Job | None:
+        return self._jobs.change_job(job_id, place, schedule, action, next_run_at, anchor_at)
+
+    async def due_jobs(self, now: float, *, limit: int = 100) -> Sequence[JobView]:
+        return self._jobs.due_jobs(now, limit)
+
+    async def next_job_at(self) -> float | None:
+        return self._jobs.next_job_at()
+
+    async def ran_between(self, job_id: str, first: float, last: float) -> Sequence[float]:
+        return self._jobs.ran_between(job_id, first, last)
+
+    async def fire_job(self, job_id: str, firing: Firing) -> Fired | None:
+        return self._jobs.fire_job(job_id, firing)
+
+    async def end_run(self, run_id: int, state: RunState, reason: str = "") -> JobRun | None:
+        return self._jobs.end_run(run_id, state, reason)
+
+    async def settle_runs(self) -> Sequence[JobRun]:
+        return self._jobs.settle(None)
+
+    async def void_runs(self) -> int:
+        return self._jobs.void_runs()
+
+    async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
+        return self._jobs.job_runs(job_id, limit)
+
+    async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
+        return self._jobs.failed_runs(since, limit)
 
     # conversations
 

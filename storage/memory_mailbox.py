@@ -116,6 +116,99 @@ class MemoryMailbox:
                 self._outbox[owed.id] = replace(owed, draft=draft, parts=parts)
         self._cursors.get((old.platform, old.bot_id), {}).pop(old.chat_id, None)
 
+    def state_of(self, inbox_id: int) -> InboxState | None:
+        """What has become of a row; None: there is none."""
+        item = self._inbox.get(inbox_id)
+        return None if item is None else item.state
+
+    def newest_of_turn(self, turn_id: str) -> InboxRecord | None:
+        """The newest message that a turn answers."""
+        newest = max((i for i, turn in self._turn_of.items() if turn == turn_id), default=None)
+        return None if newest is None else self._inbox[newest].record
+
+    # forgetting
+
+    @property
+    def newest_id(self) -> int:
+        """Of all that came in."""
+        return self._next_inbox_id - 1
+
+    def titled(self, owner: str, session_key: str) -> bool:
+        """Has this person given a conversation of this key a name?"""
+        return any(
+            r.kind == "command" and r.session_key == session_key and r.text.startswith("/title")
+            for r in self._records_of(owner)
+        )
+
+    def clear_answers(self, owner: str, own: set[str], said_by_jobs: Iterable[OutboxDraft]) -> None:
+        """Answers to a person lose their words; those that are still owed go out no more."""
+        mine = self._records_of(owner)
+        direct = {_chat(r.address) for r in mine if r.payload.get("chat_kind") == "direct"}
+        below = {(*_chat(r.address), r.message_id) for r in mine}
+        jobs = [(_chat(draft.address), draft.text) for draft in said_by_jobs]
+        for item in list(self._outbox.values()):
+            to, text = item.draft.address, item.draft.text
+            chat = _chat(to)
+            answers = chat in direct or (*chat, to.reply_to_message_id) in below
+            by_job = any(chat == place and words in text for place, words in jobs)
+            if answers or by_job or item.conversation_id in own:
+                self._outbox[item.id] = _without_words(item)
+
+    def forget_person(self, owner: str, upto: int, now: float) -> None:
+        """What somebody sent goes; for a week an empty row stays, by which a repeat is known."""
+        for item in [i for i in self._inbox.values() if i.record.owner == owner and i.id <= upto]:
+            old = item.record.received_at < now - DEDUPE_SECONDS
+            if old and item.state == "answered" and item.id not in self._restarts_awaited:
+                self._drop(item)
+            else:
+                self._inbox[item.id] = replace(item, record=_emptied(item.record), state="answered")
+        platform, _, user_id = owner.partition(":")
+        self._quarantine = [
+            (*place, "", "erased") if place[0] == platform and user_id in raw + reason
+            else (*place, raw, reason)
+            for *place, raw, reason in self._quarantine
+        ]  # fmt: skip
+
+    def drop_conversation(self, conversation_id: str, turn_ids: Iterable[str], now: float) -> None:
+        """It is deleted: its answers, and what it was told, but for what tells repeats."""
+        newest = max(self._outbox, default=0)
+        for owed in [i for i in self._outbox.values() if i.conversation_id == conversation_id]:
+            if owed.id == newest:
+                self._outbox[owed.id] = replace(_without_words(owed), conversation_id=None)
+            else:
+                del self._outbox[owed.id]
+        for turn_id in turn_ids:
+            for inbox_id in self.ids_of_turn(turn_id):
+                item = self._inbox[inbox_id]
+                if item.record.received_at < now - DEDUPE_SECONDS and item.id != self.newest_id:
+                    self._drop(item)
+                else:
+                    record = replace(_emptied(item.record), owner=item.record.owner)
+                    self._inbox[inbox_id] = replace(item, record=record)
+                    del self._turn_of[inbox_id]
+
+    def clear_old(self, before: float, now: float) -> None:
+        """Mail of no conversation that is older than this."""
+        before, newest = min(before, now - DEDUPE_SECONDS), max(self._outbox, default=0)
+        for owed in list(self._outbox.values()):
+            alone = owed.conversation_id is None and owed.id != newest
+            if alone and owed.state in OVER and owed.created_at < before:
+                del self._outbox[owed.id]
+        for item in list(self._inbox.values()):
+            over = item.state in ("answered", "quarantined") and item.id not in self._turn_of
+            kept = item.id == self.newest_id or item.id in self._restarts_awaited
+            if over and not kept and item.record.received_at < before:
+                self._drop(item)
+
+    def _records_of(self, owner: str) -> list[InboxRecord]:
+        return [i.record for i in self._inbox.values() if i.record.owner == owner]
+
+    def _drop(self, item: InboxItem) -> None:
+        del self._inbox[item.id]
+        self._turn_of.pop(item.id, None)
+        self._by_message.pop(_message(item.record), None)
+        self._by_update.pop(_update(item.record), None)
+
     def keys(self) -> set[str]:
         """The session keys of everything that is not answered."""
         return {
@@ -208,7 +301,8 @@ class MemoryMailbox:
             address = address_of_today(draft.address, self._today)
             plain = replace(draft, address=address, text=clean(draft.text))
             stored = with_extras(plain, clean_json(extras_of(draft)))
-            item = OutboxItem(len(self._outbox) + 1, conversation_id, stored, "planned", now)
+            number = max(self._outbox, default=0) + 1
+            item = OutboxItem(number, conversation_id, stored, "planned", now)
             self._outbox[item.id] = item
             items.append(item)
         return tuple(items)
@@ -292,6 +386,24 @@ class MemoryMailbox:
 
 def _without_edits(payload: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in payload.items() if key != "edits"}
+
+
+def _without_words(item: OutboxItem) -> OutboxItem:
+    address = replace(item.draft.address, reply_to_message_id=None)
+    over: dict[SendState, SendState] = {"sent": "sent"}
+    return replace(
+        item,
+        draft=OutboxDraft(address, "", item.draft.kind),
+        state=over.get(item.state, "failed"),
+        parts=tuple(replace(p, payload={}, state=over.get(p.state, "failed")) for p in item.parts),
+        error=None,
+    )
+
+
+def _emptied(record: InboxRecord) -> InboxRecord:
+    """What tells a repeat, and no more."""
+    address = replace(record.address, reply_to_message_id=None)
+    return replace(record, address=address, text="", payload={}, owner="", session_key="")
 
 
 def _message(record: InboxRecord) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.mail import Address
+from storage.memory_jobs import MemoryJobs
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_notes import MemoryNotes
 from storage.memory_tables import OPEN_STATES, MemoryTables
@@ -13,23 +14,27 @@ from storage.places import keys_of_chat, moved_keys
 
 
 class MemoryMoves:
-    """Over the tables, the mail and the notes, which all name chats."""
+    """Over the tables, the mail, the notes and the jobs, which all name chats."""
 
-    def __init__(self, tables: MemoryTables, mail: MemoryMailbox, notes: MemoryNotes) -> None:
+    def __init__(
+        self, tables: MemoryTables, mail: MemoryMailbox, notes: MemoryNotes, jobs: MemoryJobs
+    ) -> None:
         self._tables = tables
         self._mail = mail
         self._notes = notes
+        self._jobs = jobs
 
     def move_chat(self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str) -> bool:
         heir = self._note(platform, bot_id, old_chat_id, new_chat_id)
         if heir is None:
             return False
         bounds = keys_of_chat(platform, bot_id, old_chat_id)
-        keys = {*self._keys(), *self._mail.keys(), *self._notes.places()}
+        keys = {*self._keys(), *self._mail.keys(), *self._notes.places(), *self._jobs.places()}
         moved = moved_keys((k for k in keys if bounds[0] <= k < bounds[1]), heir)
         self._forget_previews(platform, bot_id, old_chat_id)
         self._move_keys(moved)
         self._notes.move(moved)
+        self._jobs.move(moved, heir)
         self._mail.move(moved, Address(platform, bot_id, old_chat_id), heir)
         return True
 

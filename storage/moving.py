@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from storage import notes, previews, sessions
+from storage import jobs, notes, previews, sessions
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.places import keys_of_chat, moved_keys, today_in
@@ -57,7 +57,7 @@ def _move_keys(tx: Transaction, platform: str, bot_id: str, old: str, heir: str)
         f"SELECT DISTINCT session_key FROM inbox WHERE state = 'new' AND {_RANGE}",
         f"SELECT DISTINCT session_key FROM inbox WHERE turn_id IN ({_OPEN_TURNS}) AND {_RANGE}",
         f"SELECT session_key FROM turns WHERE id IN ({_OPEN_TURNS}) AND {_RANGE}",
-        f"SELECT DISTINCT session_key FROM jobs WHERE {_RANGE}",
+        f"SELECT session_key FROM job_numbers WHERE {_RANGE}",
         "SELECT place FROM note_numbers WHERE place >= ? AND place < ?",
     )
     keys = [row[0] for query in queries for row in tx.execute(query, bounds).fetchall()]
@@ -65,8 +65,7 @@ def _move_keys(tx: Transaction, platform: str, bot_id: str, old: str, heir: str)
     for old_key, key in moved_keys(keys, heir).items():
         _move_route(tx, old_key, key, led)
         _move_waiting(tx, old_key, key, heir)
-        tx.execute("UPDATE jobs SET session_key = ? WHERE session_key = ?", (key, old_key))
-        faultpoint("move_chat.jobs")
+        jobs.move(tx, old_key, key, heir)
         notes.move(tx, old_key, key)
 
 

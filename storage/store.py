@@ -11,6 +11,21 @@ from typing import Protocol
 
 from agent.attachments import StoredFile
 from agent.exchange.records import Portable, TakenIn
+from agent.forgetting import Cleared, ForgetRequest, Holdings
+from agent.jobs.nouns import (
+    Action,
+    Fired,
+    Firing,
+    Job,
+    JobDraft,
+    JobPlace,
+    JobRun,
+    JobState,
+    JobView,
+    Origin,
+    RunState,
+    Schedule,
+)
 from agent.ledger import LedgerLine, LedgerScope, RequestEntry
 from agent.lineages import (
     Answering,
@@ -57,6 +72,9 @@ from storage import (
     exchange,
     inbox,
     leases,
+    job_firing,
+    job_runs,
+    jobs,
     ledger,
     lineages,
     moving,
@@ -155,6 +173,72 @@ class SqlStore(SqlArchive):
         end_reason: EndReason = "reset",
     ) -> Session:
         return await self._writing.write(
+    # jobs
+
+    async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
+        return await self._writing.write(jobs.add_job, draft, most)
+
+    async def jobs_at(self, session_key: str, *, over: bool = False) -> Sequence[JobView]:
+        return await self._quick.read(jobs.jobs_at, session_key, over)
+
+    async def jobs_of(self, origin: Origin) -> Sequence[JobView]:
+        return await self._quick.read(jobs.jobs_of, origin)
+
+    async def job_views(self, *, limit: int = 1_000) -> Sequence[JobView]:
+        return await self._quick.read(jobs.job_views, limit)
+
+    async def job_at(self, session_key: str, number: int) -> JobView | None:
+        return await self._quick.read(jobs.job_at, session_key, number)
+
+    async def place_of_turn(self, turn_id: str) -> JobPlace | None:
+        return await self._quick.read(jobs.place_of_turn, turn_id)
+
+    async def set_job(
+        self, job_id: str, state: JobState, *, next_run_at: float | None, reason: str = ""
+    ) -> Job | None:
+        return await self._writing.write(jobs.set_job, job_id, state, next_run_at, reason)
+
+    async def change_job(
+        self,
+        job_id: str,
+        *,
+        place: JobPlace,
+        schedule: Schedule,
+        action: Action,
+        next_run_at: float | None,
+        anchor_at: float,
+    ) -> Job | None:
+        return await self._writing.write(
+            jobs.change_job, job_id, place, schedule, action, next_run_at, anchor_at
+        )
+
+    async def due_jobs(self, now: float, *, limit: int = 100) -> Sequence[JobView]:
+        return await self._quick.read(jobs.due_jobs, now, limit)
+
+    async def next_job_at(self) -> float | None:
+        return await self._quick.read(jobs.next_job_at)
+
+    async def ran_between(self, job_id: str, first: float, last: float) -> Sequence[float]:
+        return await self._quick.read(job_runs.ran_between, job_id, first, last)
+
+    async def fire_job(self, job_id: str, firing: Firing) -> Fired | None:
+        return await self._writing.write(job_firing.fire_job, job_id, firing)
+
+    async def end_run(self, run_id: int, state: RunState, reason: str = "") -> JobRun | None:
+        return await self._writing.write(job_runs.end_run, run_id, state, reason)
+
+    async def settle_runs(self) -> Sequence[JobRun]:
+        return await self._writing.write(job_runs.settle_runs)
+
+    async def void_runs(self) -> int:
+        return await self._writing.write(job_runs.void_runs)
+
+    async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
+        return await self._quick.read(job_runs.job_runs, job_id, limit)
+
+    async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
+        return await self._quick.read(jobs.failed_runs, since, limit)
+
             sessions.start_conversation, session_key, owner, prefix, end_reason
         )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from agent.errors import PosthouseError
-from agent.mail import Address, InboxItem, OutboxItem
+from agent.mail import Address, InboxItem, InboxRecord, OutboxDraft, OutboxItem
 from agent.messages import clean_text, is_blank
 
 Kind = Literal["once", "every", "cron"]
@@ -23,6 +23,12 @@ MAX_JOBS = 50
 MAX_NAME_CHARS = 60
 MAX_TEXT_CHARS = 4_000
 MIN_EVERY_SECONDS = 60
+MAX_RUNS = 500
+"""Entries of the ledger that are kept of a job."""
+SCHEDULED = "job"
+"""In the payload of a row: which job it is from, and for when it was due."""
+HOUSE = "house"
+"""The owner of what the daemon does by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +149,8 @@ class Firing:
     misses: Misses | None
     next_run_at: float | None
     """None: the job is over."""
+    text: str | None = None
+    """Said in place of the job's own text: one that is late says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +173,64 @@ class JobRefused(PosthouseError):
 
 
 # --- pure ---------------------------------------------------------------------------------------
+
+_KEPT_OF_SENDER = (
+    "chat_kind", "sender_id", "sender_name", "sender_role_ids", "parent_chat_id", "shared",
+)  # fmt: skip
+
+
+def place_in(record: InboxRecord) -> JobPlace:
+    """Where a job belongs that somebody asks for with this message."""
+    sender = {name: record.payload[name] for name in _KEPT_OF_SENDER if name in record.payload}
+    address = replace(record.address, reply_to_message_id=None)
+    return JobPlace(record.session_key, record.owner, address, sender)
+
+
+def record_for(job: Job, due_at: float, now: float) -> InboxRecord:
+    """The row in which a job's prompt waits for its turn."""
+    scheduled = {"id": job.id, "number": job.number, "name": job.name, "due_at": due_at}
+    return InboxRecord(
+        address=job.place.address,
+        message_id="",
+        kind="message",
+        session_key=job.place.session_key,
+        owner=job.place.owner,
+        text=job.action.text,
+        received_at=now,
+        sent_at=now,
+        payload={**job.place.sender, SCHEDULED: scheduled},
+    )
+
+
+def draft_for(job: Job, firing: Firing) -> OutboxDraft:
+    """What is owed for a job that sends a text."""
+    return OutboxDraft(job.place.address, firing.text or job.action.text, "notice")
+
+
+def is_scheduled(record: InboxRecord) -> bool:
+    """Is this row a job's, and nobody there who says it?"""
+    return SCHEDULED in record.payload
+
+
+def too_many_text(most: int) -> str:
+    """Why a place gets no more jobs, in words."""
+    return f"there are {most} jobs here already, and more are not possible: cancel one first"
+
+
+STILL_AT_WORK = "the run before it was still at work"
+
+
+def how_it_went(turn_state: str | None) -> tuple[RunState, str]:
+    """A run's end, by the end of its turn; None: there was no turn."""
+    match turn_state:
+        case "done":
+            return "done", ""
+        case "failed":
+            return "failed", "its turn failed"
+        case "stopped":
+            return "failed", "its turn was stopped"
+        case _:
+            return "failed", "its message was not taken"
 
 
 def as_name(text: str) -> str:

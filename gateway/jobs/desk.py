@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from agent.jobs import schedules
 from agent.jobs.nouns import (
@@ -21,18 +20,7 @@ from agent.jobs.nouns import (
     checked_action,
 )
 from agent.jobs.ports import JobStore
-from agent.mail import InboxRecord
 from agent.ports import Clock
-
-_KEPT_OF_SENDER = ("chat_kind", "sender_id", "sender_name", "sender_role_ids", "parent_chat_id")
-
-
-def place_in(record: InboxRecord) -> JobPlace:
-    """Where a job belongs that somebody asks for with this message."""
-    payload = record.payload
-    sender = {name: payload[name] for name in (*_KEPT_OF_SENDER, "shared") if name in payload}
-    address = replace(record.address, reply_to_message_id=None)
-    return JobPlace(record.session_key, record.owner, address, sender)
 
 
 class JobDesk:

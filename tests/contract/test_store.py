@@ -11,6 +11,7 @@ from agent.store_ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
 from tests.contract.inbox_suite import InboxContract, SeveralRowsContract
+from tests.contract.jobs_suite import JobsContract
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
 from tests.contract.moving_suite import MovingContract
@@ -42,6 +43,7 @@ class StoreContract(
     PreviewContract,
     RememberedContract,
     NotesContract,
+    JobsContract,
 ):
     """All of it."""
 

@@ -12,6 +12,13 @@ from storage.segment import indexable_text
 
 # Each query must find nothing.
 _FORBIDDEN = {
+    "an active job that is never due": """
+        SELECT id FROM jobs WHERE state = 'active' AND next_run_at IS NULL""",
+    "a number of a job that its place has not given": """
+        SELECT j.id FROM jobs j LEFT JOIN job_numbers n ON n.session_key = j.session_key
+        WHERE n.last IS NULL OR j.number > n.last""",
+    "two runs of one job at work": """
+        SELECT job_id FROM job_runs WHERE state = 'claimed' GROUP BY job_id HAVING count(*) > 1""",
     "a session closed by a compression without exactly one continuation": """
         SELECT p.id FROM sessions p WHERE p.end_reason IN ('compression', 'switch', 'uncompress')
         AND (SELECT count(*) FROM sessions c

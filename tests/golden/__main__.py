@@ -12,6 +12,8 @@ from agent.exchange.jsonl import write_lines
 from agent.mail import Button, OutboxDraft
 from agent.messages import Draft, Keep
 from storage.sqlite import open_store
+from tests.contract.jobs_suite import asked, firing
+from tests.contract.jobs_suite import draft as job_draft
 from tests.contract.store_suite import (
     CHAT,
     KEY,
@@ -59,6 +61,10 @@ async def _lived(path: Path) -> str:
         await store.remember_note(OWNER, OWNER, "likes tea")
         await store.remember_note(OWNER, OWNER, "has a dog")
         await store.forget_note(OWNER, 2)
+        sent = await store.add_job(job_draft("drink"))
+        await store.fire_job(sent.id, firing())
+        _, summed_up = await asked(store)
+        await store.finish_turn(summed_up, summed_up.session_id, "done", final=said("all is well"))
         cut_off = await begin(store, "cut off by a crash")
         await store.note_preview(cut_off, CHAT, "55")
         portables = [await store.portable(split.tip.id), await store.portable(fork.id)]

@@ -16,10 +16,11 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent.jobs.nouns import Action, Firing, JobPlace, Misses
 from agent.ledger import RequestEntry
 from agent.lineages import Answering
 from agent.llm.background import in_daemon_thread
-from agent.mail import Cursor, OutboxDraft, PartDraft
+from agent.mail import Address, Cursor, OutboxDraft, PartDraft
 from agent.messages import Draft, Keep
 from agent.ports import Usage
 from agent.sessions import TurnOpening, key_in
@@ -28,6 +29,8 @@ from storage import faultpoint
 from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from tests.contract.jobs_suite import DUE, asked, firing
+from tests.contract.jobs_suite import draft as job_draft
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
 from tests.contract.pairing_suite import request_of
 from tests.contract.prepared_suite import prepared_of
@@ -118,6 +121,7 @@ async def move_chat(store: Store) -> Act:
     await store.mark_part(part.id, "sent", platform_message_id="9")
     for place in (KEY, key_in(KEY, "112")):
         await store.remember_note(place, OWNER, "likes tea")
+        await store.add_job(job_draft(place=JobPlace(place, OWNER, CHAT)))
     return lambda: store.move_chat("telegram", "7", "111", "112")
 
 
@@ -392,6 +396,62 @@ async def take_in(store: Store) -> Act:
     return lambda: store.take_in([portable_chain()])
 
 
+async def add_job(store: Store) -> Act:
+    await store.add_job(job_draft())
+    return lambda: store.add_job(job_draft("sum up", kind="prompt"))
+
+
+async def set_job(store: Store) -> Act:
+    job = await store.add_job(job_draft())
+    return lambda: store.set_job(job.id, "paused", next_run_at=job.next_run_at)
+
+
+async def change_job(store: Store) -> Act:
+    job = await store.add_job(job_draft())
+    return lambda: store.change_job(
+        job.id,
+        place=job.place,
+        schedule=job.schedule,
+        action=Action("text", "another"),
+        next_run_at=job.next_run_at,
+        anchor_at=job.anchor_at,
+    )
+
+
+async def send_a_job(store: Store) -> Act:
+    job = await store.add_job(job_draft())
+    gone = Misses(DUE, DUE, 1, "not running")
+    return lambda: store.fire_job(job.id, Firing(DUE, DUE + 3600, gone, DUE + 7200))
+
+
+async def ask_a_job(store: Store) -> Act:
+    """Its run before is over, but nobody has entered that yet."""
+    job, ticket = await asked(store)
+    await store.finish_turn(ticket, ticket.session_id, "done", final=said("ok"))
+    return lambda: store.fire_job(job.id, firing(DUE + 3600))
+
+
+async def a_job_overlaps(store: Store) -> Act:
+    job, _ = await asked(store)
+    await store.fire_job(job.id, firing(DUE + 3600))
+    return lambda: store.fire_job(job.id, firing(DUE + 7200))
+
+
+async def settle_runs(store: Store) -> Act:
+    for _ in range(2):
+        _, ticket = await asked(store)
+        await store.finish_turn(ticket, ticket.session_id, "done", final=said("ok"))
+    return store.settle_runs
+
+
+async def void_runs(store: Store) -> Act:
+    place = JobPlace("", "house", Address("house", "", ""))
+    for name in ("a", "b"):
+        job = await store.add_job(job_draft(name, place=place, origin="house"))
+        await store.fire_job(job.id, firing())
+    return store.void_runs
+
+
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
@@ -403,6 +463,7 @@ SCENARIOS = {
         say_restarted, plan_parts, mark_part,
         ask_pairing, approve_pairing, approve_wrong_code, revoke_pairing,
         remember_note, replace_note, forget_note,
+        add_job, set_job, change_job, send_a_job, ask_a_job, a_job_overlaps, settle_runs, void_runs,
         fail_outbox, enter_request, first_time, rebuild_search_index, take_in,
         steer, finish_steered_turn, retry_steered_turn, revise, move_chat,
         accept_an_update_given_anew, quarantine, keep_file,

@@ -10,6 +10,7 @@ import pytest
 
 from agent.exchange.jsonl import read_lines, write_lines
 from agent.sessions import SearchScope
+from agent.store_ports import Store
 from storage.migrate import shipped
 from storage.sqlite import open_store
 from tests import golden
@@ -36,6 +37,16 @@ async def test_a_database_of_every_version_opens(name: str, tmp_path: Path) -> N
         assert await store.search("take this back", SearchScope()) == []
         assert len(await store.recover_turns()) == 1
         assert len(await store.open_inbox()) == 1
+        if name >= "0004":
+            await _jobs_go_on(store)
     finally:
         await store.close()
     check_invariants(path)
+
+
+async def _jobs_go_on(store: Store) -> None:
+    sent, asked = await store.jobs_of("person")
+    assert (sent.job.action.kind, asked.job.action.kind) == ("text", "prompt")
+    assert sent.job.next_run_at == asked.job.next_run_at == await store.next_job_at()
+    assert (sent.last and sent.last.state, asked.last and asked.last.state) == ("done", "claimed")
+    assert [run.state for run in await store.settle_runs()] == ["done"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from agent.attachments import StoredFile
+from agent.jobs.nouns import Misses
 from agent.ledger import LedgerScope, RequestEntry
 from agent.lineages import UncompressRequest
 from agent.mail import Cursor, OutboxDraft, PartDraft
@@ -27,6 +29,9 @@ from storage import (
     attachment_rows,
     changes,
     inbox,
+    job_firing,
+    job_runs,
+    jobs,
     leases,
     ledger,
     lineages,
@@ -43,6 +48,8 @@ from storage import (
 from storage import prepared as shelf
 from storage.database import Transaction
 from storage.migrate import migrate
+from tests.contract.jobs_suite import DUE, firing
+from tests.contract.jobs_suite import draft as job_draft
 from tests.contract.store_suite import CHAT, KEY, OWNER, PREFIX, SUMMARY, inbound, said, user
 from tests.fakes.clock import SequentialIds
 
@@ -85,6 +92,14 @@ def a_life(tx: Transaction) -> None:
     outbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
     notes.remember_note(tx, KEY, OWNER, "likes tea", None)
     notes.remember_note(tx, KEY, OWNER, "likes coffee", 1)
+    for kind in ("text", "prompt"):
+        job = jobs.add_job(tx, job_draft(kind=kind), 50)
+        for due in (DUE, DUE + 3600):
+            gone = Misses(due, due, 1, "not running")
+            assert job_firing.fire_job(tx, job.id, replace(firing(due), misses=gone)) is not None
+    job_runs.settle_runs(tx)
+    job_runs.void_runs(tx)
+    jobs.set_job(tx, job.id, "paused", 9.0, "")
     assert moving.move_chat(tx, "telegram", "7", "111", "112")
     assert notes.forget_note(tx, KEY, 1) is not None
     assert notes.notes(tx, KEY) == ()
@@ -120,6 +135,13 @@ def a_life(tx: Transaction) -> None:
 def looking(tx: Transaction) -> None:
     a_life(tx)
     connection = tx.execute("SELECT 1").connection
+    jobs.due_jobs(connection, 9e9, 10)
+    jobs.next_job_at(connection)
+    jobs.jobs_at(connection, KEY, False)
+    jobs.job_at(connection, KEY, 1)
+    job_runs.ran_between(connection, "job_1", 0.0, 9.0)
+    job_runs.job_runs(connection, "job_1", 5)
+    jobs.place_of_turn(connection, "turn_1")
     inbox.open_inbox(connection)
     inbox.inbox_items(connection, [1])
     moving.moved_chats(connection, "telegram", "7")
@@ -198,10 +220,10 @@ def test_every_statement_finds_its_rows_by_an_index(
     assert len(plans) > 50
     growing = re.compile(
         r"SCAN (messages|m|sessions|s|inbox|i|outbox|outbox_parts|turns|t|c|requests|r|l"
-        r"|conversations|routes|attachments|steered)\b"
+        r"|conversations|routes|attachments|steered|jobs|job_runs)\b"
     )
     # A partial index holds only what is open at this moment: to walk through it is to use it.
-    open_only = re.compile(r"USING INDEX (inbox_waiting|outbox_owed|turns_open)$")
+    open_only = re.compile(r"USING INDEX (inbox_waiting|outbox_owed|turns_open|job_runs_open)$")
     walks = {
         sql: plan
         for sql, plan in plans.items()
