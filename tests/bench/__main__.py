@@ -13,6 +13,7 @@ from tests.bench.measure import Result
 
 BENCHES = (
     "cli",
+    "daemon",
     "store",
     "file",
     "compaction",

@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -67,8 +68,8 @@ class Look:
 class Soak:
     """The daemon and those who talk to it."""
 
-    def __init__(self, world: World, daemon: Daemon, seed: int) -> None:
-        self._world, self._daemon = world, daemon
+    def __init__(self, world: World, daemon: Daemon, seed: int, *, trace: bool) -> None:
+        self._world, self._daemon, self._trace = world, daemon, trace
         self._random = random.Random(seed)
         self._took: list[float] = []
         self.looks: list[Look] = []
@@ -86,6 +87,9 @@ class Soak:
             batch = itertools.islice(chats, number)  # all take from the same
             await asyncio.gather(*(talk(batch) for _ in range(AT_ONCE)))
             self.looks.append(await self._look(begun + number))
+            if self._trace:
+                self._daemon.process.send_signal(signal.SIGUSR1)
+                await asyncio.sleep(QUIET_SECONDS)
             await self._disturb(begun + number)
         return self.looks
 
@@ -211,9 +215,11 @@ async def soak(turns: int, folder: Path, seed: int, trace: bool = False) -> list
         )
         try:
             await daemon.start().ready("telegram", "discord")
-            return await Soak(world, daemon, seed).run(turns)
+            return await Soak(world, daemon, seed, trace=trace).run(turns)
         finally:
             daemon.destroy()
+            if trace:
+                print(daemon.log_text(), file=sys.stderr)
 
 
 def results(looks: Sequence[Look]) -> list[Result]:

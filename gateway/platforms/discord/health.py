@@ -53,12 +53,12 @@ class Lines:
     def begun(self, shard_id: int) -> None:
         """The session is there: from here on nothing is lost while it lives."""
         self._unbegun.discard(shard_id)
+        self._lost.discard(shard_id)
 
     def ready(self, shard_id: int) -> None:
-        """Its guilds are known. Ignored if this is said of the session before."""
-        if shard_id in self._unbegun:
+        """Its guilds are known. Ignored if this is said of the session before; may be said again."""
+        if shard_id in self._unbegun or shard_id not in self._unready:
             return
-        self._lost.discard(shard_id)
         self._unready.discard(shard_id)
         if not self._unready:
             self._on_ready()

@@ -75,6 +75,28 @@ def build_bot(
             lines.identifying(shard_id or 0)
             await turn(shard_id or 0, initial)
 
+        def _look(self, shard_id: int) -> None:
+            """Once its last guild is there nothing is missing: the SDK waits for two seconds more.
+
+            With a guild that Discord can not show at the moment it is the SDK that decides.
+            """
+            mine = (g for g in self.guilds if (g.shard_id or 0) == shard_id)
+            if not any(guild.unavailable for guild in mine):
+                lines.ready(shard_id)
+
+        async def on_connect(self) -> None:
+            if not sharded:
+                self._look(0)
+
+        async def on_shard_connect(self, shard_id: int) -> None:
+            self._look(shard_id)
+
+        async def on_guild_available(self, guild: discord.Guild) -> None:
+            self._look(guild.shard_id or 0)
+
+        async def on_guild_join(self, guild: discord.Guild) -> None:
+            self._look(guild.shard_id or 0)
+
         # The SDK says these without a shard as well, also where there are several.
         async def on_ready(self) -> None:
             if not sharded:

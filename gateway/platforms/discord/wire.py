@@ -126,7 +126,7 @@ class Wire:
                 return GatewaySocket(socket, self, self._clock)
             # Here and not in the SDK: its pauses grow to a quarter of an hour. Whoever runs us has
             # his own patience.
-            pause = min(RECOVERY_SECONDS, 2.0 ** (self._undialled - 1))
+            pause = min(RECOVERY_SECONDS, 2.0 ** min(self._undialled - 1, 8))
             await self._clock.sleep(pause * (0.75 + self._jitter() / 2))
 
     async def _pace(self) -> None:
@@ -134,7 +134,7 @@ class Wire:
         if self._fruitless >= FRUITLESS_LIMIT:
             raise PlatformUnavailable("discord ends every connection at once")
         if self._fruitless > 1:
-            await self._clock.sleep(min(LONGEST_PAUSE_SECONDS, 2.0 ** (self._fruitless - 2)))
+            await self._clock.sleep(min(LONGEST_PAUSE_SECONDS, 2.0 ** min(self._fruitless - 2, 8)))
 
     def _target(self, url: str) -> yarl.URL:
         """Where to dial: where the SDK wants, or home if that came to nothing."""
