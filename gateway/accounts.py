@@ -56,6 +56,10 @@ class Accounts:
         self._limit_usd = usd_per_user_day
         self._on_refusal = on_refusal
 
+    def reconfigure(self, *, zone: tzinfo, usd_per_user_day: float | None) -> None:
+        """Other days, another budget: for turns that begin from now on."""
+        self.zone, self._limit_usd = zone, usd_per_user_day
+
     # figures
 
     def today(self) -> Day:

@@ -180,7 +180,8 @@ class Daemon:
     async def _shutdown(self) -> None:
         parts = self._parts
         self.ready = False
-        self._watchdog.stopping(parts.drain_seconds + LONGEST_END_SECONDS)
+        drain_seconds = parts.drain_seconds()
+        self._watchdog.stopping(drain_seconds + LONGEST_END_SECONDS)
         if self._platforms_task is not None:
             self._platforms_task.cancel()
             await wait_all((self._platforms_task,), parts.clock, CLOSE_SECONDS)
@@ -190,7 +191,7 @@ class Daemon:
             parts.micro.hold()  # the turns of the drain are answered; more would be cut off
         if parts.approvals is not None:
             parts.approvals.close()
-        report = await parts.lanes.drain(parts.drain_seconds)
+        report = await parts.lanes.drain(drain_seconds)
         if parts.ahead is not None:
             await parts.ahead.close(AHEAD_SECONDS)
         if parts.micro is not None:

@@ -48,7 +48,7 @@ class Parts:
     control_path: Path
     manager: ServiceManager
     clock: Clock
-    drain_seconds: float
+    drain_seconds: Callable[[], float]
     warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
     """Slow imports that the first turn would otherwise wait for."""
     ahead: AheadDesk | None = None

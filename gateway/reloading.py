@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from agent.errors import ConfigError
 from agent.llm.background import in_daemon_thread
@@ -164,7 +165,7 @@ class Reloads:
         applied = tuple(p for p in changed if p in live - failed)
         self._waiting = (
             *(p for p in changed if p not in applied),
-            *changed_paths(self._started.sections, reading.sections),
+            *_changed_sections(self._started.sections, reading.sections),
             *changed_secrets(self._started.secrets, reading.secrets),
         )
         waiting = {"waits_for_a_restart": ",".join(self._waiting)} if self._waiting else {}
@@ -174,6 +175,10 @@ class Reloads:
         for line in reading.warnings:
             log.warning(line)
         return Reload(applied, self._waiting, warnings=reading.warnings)
+
+
+def _changed_sections(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [n for n in dict.fromkeys([*old, *new]) if old.get(n) != new.get(n)]
 
 
 async def _nothing(config: Config) -> None:

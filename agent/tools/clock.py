@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,13 +30,13 @@ class CurrentTimeTool:
         },
     )
 
-    def __init__(self, clock: Clock, zone: tzinfo = UTC) -> None:
+    def __init__(self, clock: Clock, zone: Callable[[], tzinfo] = lambda: UTC) -> None:
         self._clock = clock
         self._zone = zone
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         name = str(arguments.get("timezone", "")).strip()
-        zone = _zone(name) if name else self._zone
+        zone = _zone(name) if name else self._zone()
         now = datetime.fromtimestamp(self._clock.now(), zone)
         offset = now.strftime("%z")
         return ToolResult(

@@ -87,7 +87,7 @@ class RecallTool:
         self,
         archive: Archive,
         *,
-        zone: tzinfo = UTC,
+        zone: Callable[[], tzinfo] = lambda: UTC,
         page_tokens: Callable[[], int] = lambda: 2500,
     ) -> None:
         """Make it.
@@ -233,7 +233,7 @@ class RecallTool:
         return rest[:end], offset + end
 
     def _when(self, at: float) -> str:
-        return f"{datetime.fromtimestamp(at, self._zone):%Y-%m-%d %H:%M}"
+        return f"{datetime.fromtimestamp(at, self._zone()):%Y-%m-%d %H:%M}"
 
 
 def merge_hits(found: Iterable[Sequence[Hit]]) -> list[Hit]:

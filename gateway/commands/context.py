@@ -170,7 +170,7 @@ async def status(host: CommandHost, call: Call) -> str:
             f"{counted(session.compression.count, 'compression')} so far",
         ]
     lines.append(f"This conversation: {status_text.lane(host.lane(call.key))}")
-    lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode]}")
+    lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode()]}")
     if kept := await memory.state(host, call):
         lines.append(kept)
     if budget := await host.accounts.budget_line(call.record.owner):

@@ -91,7 +91,7 @@ class CommandHost:
     listings: Listings = field(default_factory=Listings)
     lane: Callable[[str], LaneView] = lambda session_key: LaneView()
     """How a conversation's lane is, by session key."""
-    busy_mode: BusyMode = "queue"
+    busy_mode: Callable[[], BusyMode] = lambda: "queue"
     restarts: RestartDesk | None = None
     """None: there is no process of its own that could be started again."""
     approvals: ApprovalDesk | None = None

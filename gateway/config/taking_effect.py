@@ -16,10 +16,26 @@ from gateway.config.models import Config
 When = Literal["reload", "restart"]
 _Section = TypeVar("_Section", bound=BaseModel)
 
+GATE_KEYS = tuple(
+    f"{platform}.{key}"
+    for platform, own in (
+        ("telegram", ("allow_chats",)),
+        ("discord", ("allow_channels", "allow_roles")),
+    )
+    for key in (
+        *("allow_from", *own, "admins", "pairing", "require_mention", "group_sessions_per_user"),
+        *("allow_admin_from", "user_allowed_commands"),
+        *("group_allow_admin_from", "group_user_allowed_commands"),
+    )
+)
+"""Who may talk and command, and where: the gate is asked for every message."""
+
 TAKES_EFFECT: dict[str, When] = {
     "model": "restart",
+    "model.max_tokens": "reload",
+    "model.cache_ttl": "reload",
     "context": "restart",
-    "compression": "restart",
+    "compression": "reload",
     "agent.system_prompt": "reload",
     "agent.max_iterations": "reload",
     "agent.tools": "restart",
@@ -29,19 +45,7 @@ TAKES_EFFECT: dict[str, When] = {
     "gateway.streaming": "restart",
     "gateway.control_socket": "restart",
     "gateway.http": "restart",
-    **{
-        f"{platform}.{key}": "reload"
-        for platform, own in (
-            ("telegram", ("allow_chats",)),
-            ("discord", ("allow_channels", "allow_roles")),
-        )
-        for key in (
-            *("allow_from", *own, "admins", "pairing", "require_mention"),
-            *("allow_admin_from", "user_allowed_commands"),
-            *("group_allow_admin_from", "group_user_allowed_commands"),
-            "group_sessions_per_user",
-        )
-    },
+    **dict.fromkeys(GATE_KEYS, "reload"),
     "telegram.enabled": "restart",
     "telegram.base_url": "restart",
     "telegram.base_file_url": "restart",
@@ -78,27 +82,14 @@ def covers(prefix: str, path: str) -> bool:
     return path == prefix or path.startswith(prefix + ".")
 
 
-def changed_paths(old: Any, new: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted path of every value in which the two differ; a list is one value."""
-    if isinstance(old, BaseModel) and isinstance(new, BaseModel) and type(old) is type(new):
-        before, after = _values(old), _values(new)
-    elif isinstance(old, dict) and isinstance(new, dict):
-        before, after = old, new
-    else:
-        if old != new or type(old) is not type(new):
-            yield prefix
-        return
-    for key in dict.fromkeys([*before, *after]):
-        path = f"{prefix}.{key}" if prefix else str(key)
-        if key not in before or key not in after:
+def changed_paths(old: BaseModel, new: BaseModel, prefix: str = "") -> Iterator[str]:
+    """The dotted path of every key in which the two differ; a list or a mapping is one value."""
+    for name in type(old).model_fields:
+        path, before, after = prefix + name, getattr(old, name), getattr(new, name)
+        if isinstance(before, BaseModel) and isinstance(after, BaseModel):
+            yield from changed_paths(before, after, f"{path}.")
+        elif before != after or type(before) is not type(after):
             yield path
-        else:
-            yield from changed_paths(before[key], after[key], path)
-
-
-def _values(section: BaseModel) -> dict[str, Any]:
-    own = {name: getattr(section, name) for name in type(section).model_fields}
-    return {**own, **(section.model_extra or {})}
 
 
 def with_paths(running: Config, wanted: Config, paths: frozenset[str]) -> Config:

@@ -147,7 +147,7 @@ class ChatSender:
         if item.parts:
             return item.parts
         draft = item.draft
-        note = late_note(item, self._clock.now(), self._means.settings.zone)
+        note = late_note(item, self._clock.now(), self._means.settings.zone())
         if note is not None:
             # Nobody would see it in the place of a message of the day before.
             draft = replace(draft, text=f"{note}\n\n{draft.text}", edits_message_id=None)

@@ -239,7 +239,7 @@ class PartSender:
 
     async def _say_late(self, item: OutboxItem) -> None:
         """The note stands in no row: at worst it is said twice, never without its answer."""
-        note = late_note(item, self._clock.now(), self._settings.zone)
+        note = late_note(item, self._clock.now(), self._settings.zone())
         if note is None or item.id in self._told_late:
             return
         await self._beside.late(item, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import StrEnum
@@ -36,7 +37,7 @@ class DeliverySettings:
     """At a part that crashes left in doubt; then a new process lets it wait (no deduped sends)."""
     typing_delay_seconds: float = 0.5
     typing_every_seconds: float = 4.5
-    zone: tzinfo = UTC
+    zone: Callable[[], tzinfo] = lambda: UTC
     """For the date on late answers."""
 
     def backoff_seconds(self, failures: int, dice: float, longest: float | None = None) -> float:

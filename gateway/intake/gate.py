@@ -39,6 +39,10 @@ class Gate:
         self._read_at: dict[Bot, int] = {}
         """As of which change each bot was read."""
 
+    def reconfigure(self, policies: Mapping[str, PlatformPolicy]) -> None:
+        """Other rules, for whatever is decided from now on; what waits is decided again."""
+        self._policies = policies
+
     def policy(self, platform: str) -> PlatformPolicy | None:
         """Of a platform that is on; None: it is off."""
         return self._policies.get(platform)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.mail import Cursor, InboxItem, InboxRecord, OutboxItem
@@ -222,6 +222,10 @@ class GatewayIntake:
             else:
                 self._told_full.discard(record.session_key)
                 self._dispatcher.submit(item)
+
+    def reconfigure(self, *, queue_limit: int) -> None:
+        """Another length of the queues, for messages from now on."""
+        self._limits = replace(self._limits, queue_limit=queue_limit)
 
     def _refusal(self, record: InboxRecord) -> str | None:
         """Why this message is not taken, in words; None: it is."""

@@ -26,12 +26,12 @@ class PairingOffice:
         pairings: Pairings,
         clock: Clock,
         *,
-        pairing_on: Collection[str],
+        pairing_on: Callable[[], Collection[str]],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the parts.
 
-        ``pairing_on``: the platforms where a code lets anybody in.
+        ``pairing_on``: the platforms where a code lets anybody in, now.
         ``changed``: told whenever somebody may have been let in or shut out.
         """
         self._pairings = pairings
@@ -97,7 +97,7 @@ class PairingOffice:
             "user_id": person.user_id,
             "name": person.shown_name,
             "approved_at": person.approved_at,
-            "in_force": person.platform in self._pairing_on,
+            "in_force": person.platform in self._pairing_on(),
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -50,7 +50,7 @@ class Dispatch:
         gate: Gate,
         mailbox: Mailbox,
         clock: Clock,
-        busy_mode: BusyMode = "queue",
+        busy_mode: Callable[[], BusyMode] = lambda: "queue",
         limits: IntakeLimits | None = None,
     ) -> None:
         """``limits``: what may be said at once, also in several pieces."""
@@ -189,7 +189,7 @@ class Dispatch:
             self._receipts.queued(key, job)
 
     def _interrupts(self, running: Job, job: Job) -> bool:
-        return self._busy_mode == "interrupt" and may_join(running, job, with_files=True)
+        return self._busy_mode() == "interrupt" and may_join(running, job, with_files=True)
 
     def _put(self, key: str, job: Job) -> None:
         self._held.update((item.id, key) for item in job.items)
@@ -229,7 +229,7 @@ class Dispatch:
     def _goes_in(self, key: str) -> bool:
         """Will all that waits in this lane be taken into what runs there?"""
         running = self._lanes.running(key)
-        if self._busy_mode != "steer" or running is None:
+        if self._busy_mode() != "steer" or running is None:
             return False
         return all(may_join(running.job, job) for job in self._lanes.behind(key))
 
@@ -265,7 +265,7 @@ class Dispatch:
         return (await self._gate.decide_again(message_of(item.record))).allowed
 
     def _steering(self, job: Job) -> Steering | None:
-        if self._busy_mode != "steer":
+        if self._busy_mode() != "steer":
             return None
         return LaneSteering(
             lanes=self._lanes,

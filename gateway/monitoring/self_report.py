@@ -61,12 +61,12 @@ class SelfReport:
 
     def __init__(
         self,
-        config: Config,
+        config: Callable[[], Config],
         *,
         model: str,
         book: WindowBook,
         triggers: Callable[[], Triggers],
-        prefix_tokens: int,
+        prefix_tokens: Callable[[], int],
         image_tokens: Callable[[str], int] = lambda model: IMAGE_TOKENS,
         missing_native: Callable[[], Sequence[str]] = lambda: (),
         plugins: PluginFacts | None = None,
@@ -97,24 +97,24 @@ class SelfReport:
 
     def cache_ttl(self) -> CacheTtl | None:
         """As `gateway.commands.contract.Status`."""
-        wanted = self._config.model
+        wanted = self._config().model
         if not cache_marks(self._model, wanted.base_url).on:
             return None
         return ttl_for(wanted.cache_ttl, for_person=True)
 
     def cache(self) -> str:
         """As `gateway.commands.contract.Status`."""
-        model = self._config.model
+        model = self._config().model
         return cache_line(self._model, model.base_url, model.cache_ttl)
 
     def summary_model(self) -> str | None:
         """As `gateway.commands.contract.Status`."""
-        return self._config.compression.summary_model
+        return self._config().compression.summary_model
 
     def micro(self) -> MicroSettings | str:
-        if not self._config.compression.enabled:
+        if not self._config().compression.enabled:
             return "compression.enabled is false"
-        return micro_of(self._config)
+        return micro_of(self._config())
 
     def image_tokens(self, model: str) -> int:
         """As `gateway.commands.contract.Status`."""
@@ -132,15 +132,15 @@ class SelfReport:
 
     def remarks(self) -> list[str]:
         """What an operator should know: stand-ins, odd numbers, keys without effect."""
-        lines = start_warnings(self._triggers(), self._prefix_tokens)
+        lines = start_warnings(self._triggers(), self._prefix_tokens())
         lines += self._plugins.troubles() if self._plugins is not None else []
         lines += self._tool_servers.troubles() if self._tool_servers is not None else []
         lines += self._native_remarks()
-        return [*lines, *self._budget_remarks(), *unavailable(self._config)]
+        return [*lines, *self._budget_remarks(), *unavailable(self._config())]
 
     def _native_remarks(self) -> list[str]:
         """The provider's own context management, where it is asked for and can not be had."""
-        wanted = self._config.compression.native
+        wanted = self._config().compression.native
         needed = {"edits": "context edits", "compact": "compaction"}.get(wanted)
         if needed not in self._missing_native():
             return []
@@ -148,9 +148,9 @@ class SelfReport:
 
     def _budget_remarks(self) -> list[str]:
         """A budget that can not see what it should limit says so."""
-        if self._config.budget.usd_per_user_day is None:
+        if self._config().budget.usd_per_user_day is None:
             return []
-        model, summary = self._config.model, self._config.compression.summary_model
+        model, summary = self._config().model, self._config().compression.summary_model
         asked = [self._model, *(model.fallback if self._model == model.name else [])]
         prices = price_table()
         blind = [
@@ -168,7 +168,7 @@ class SelfReport:
         """For ``posthouse status``."""
         triggers = self._triggers()
         window = self._book.window
-        off = "" if self._config.compression.enabled else " (compression is off)"
+        off = "" if self._config().compression.enabled else " (compression is off)"
         facts = {
             "model": self._model,
             "window": f"{window.tokens:,} tokens (from: {self._window_source()})",
@@ -188,7 +188,7 @@ class SelfReport:
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
 
     def _window_source(self) -> str:
-        if self._model == "offline" and self._config.model.context_length is None:
+        if self._model == "offline" and self._config().model.context_length is None:
             return "built-in"  # nobody configured it, whatever the book takes it for
         return self._book.window.source
 

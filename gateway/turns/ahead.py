@@ -47,7 +47,7 @@ class AheadDesk:
         *,
         threshold_tokens: Callable[[], int],
         may_spend: Callable[[str], Awaitable[bool]] | None = None,
-        enabled: bool = True,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take the parts.
 
@@ -57,14 +57,15 @@ class AheadDesk:
             clock: Time.
             threshold_tokens: Where compressions begin, for what the store is asked at the start.
             may_spend: May this owner's money be spent now?
-            enabled: False: nothing is ever done.
+            wanted: False: nothing is begun now.
         """
         self._store = store
         self._compactors = compactors
         self._clock = clock
         self._threshold_tokens = threshold_tokens
         self._may_spend = may_spend
-        self._open = enabled
+        self._wanted = wanted
+        self._open = True
         self._tasks = TaskOwner(clock)
         self._waiting: OrderedDict[str, None] = OrderedDict()
         self._running: set[str] = set()
@@ -110,7 +111,7 @@ class AheadDesk:
 
     async def _find(self) -> None:
         level = int(LEVEL * self._threshold_tokens())
-        if level <= 0:
+        if level <= 0 or not self._wanted():
             return
         since = self._clock.now() - RECENT_SECONDS
         try:
@@ -122,7 +123,7 @@ class AheadDesk:
             self._put(conversation_id)
 
     def _put(self, conversation_id: str) -> None:
-        if not self._open or conversation_id in self._waiting:
+        if not (self._open and self._wanted()) or conversation_id in self._waiting:
             return
         self._waiting[conversation_id] = None
         while len(self._waiting) > MAX_WAITING:

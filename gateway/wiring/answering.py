@@ -26,6 +26,7 @@ from agent.tools.registry import ToolRegistry
 from gateway.accounts import Accounts
 from gateway.monitoring.metered import MeteredModel
 from gateway.monitoring.metrics import Metrics
+from gateway.monitoring.turn_board import TurnBoard
 from gateway.turns.ahead import AheadDesk
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.micro import MicroDesk
@@ -48,6 +49,7 @@ class Books:
 
     metrics: Metrics
     accounts: Accounts
+    board: TurnBoard
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,11 @@ class Answering:
     notes: NoteDesk
     memory: ProviderCompanion | None
     """The configured provider of a plugin."""
-    prompt: str
+    prompt: Callable[[], str]
 
     def prefix_for(self, platform: str) -> SessionPrefix:
         """With what the configuration gives now."""
-        return SessionPrefix(platform, self.model.name, self.prompt, self.tools.schemas)
+        return SessionPrefix(platform, self.model.name, self.prompt(), self.tools.schemas)
 
     def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What has to be told of the daemon's end, by name."""
@@ -99,7 +101,7 @@ def build_books(ground: Ground) -> Books:
         usd_per_user_day=ground.config.budget.usd_per_user_day,
         on_refusal=metrics.refusals.add,
     )
-    return Books(metrics, accounts)
+    return Books(metrics, accounts, TurnBoard(ground.clock))
 
 
 def build_answering(
@@ -119,7 +121,7 @@ def build_answering(
         clock=ground.clock,
     )
     image_tokens = remembered_image_tokens(home.image_tokens)
-    metered = MeteredModel(model, books.metrics, ground.clock)
+    metered = MeteredModel(model, books.metrics, ground.clock, on_usage=books.board.asked)
     factory = CompactorFactory(
         config,
         book,
@@ -141,7 +143,7 @@ def build_answering(
         home,
         notes=notes,
         clock=ground.clock,
-        zone=ground.zone,
+        zone=lambda: ground.zone,
         archive=ground.store,
         attachments=attachments,
         pictures=pictures,
@@ -160,7 +162,7 @@ def build_answering(
         tools,
         notes,
         build_memory(ground, tools, factory, notes),
-        system_prompt(config.agent.system_prompt),
+        lambda: system_prompt(ground.now.agent.system_prompt),
     )
 
 
@@ -216,7 +218,7 @@ def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:
         store=ground.store,
         model=model,
         tools=answering.tools,
-        settings=lambda: loop_settings(ground.config, model.name, answering.factory.triggers()),
+        settings=lambda: loop_settings(ground.now, model.name, answering.factory.triggers()),
         cache_watch=CacheWatch(ground.clock, on_miss=books.metrics.cache_missed),
         image_tokens=answering.image_tokens,
     )
@@ -224,13 +226,17 @@ def build_loop(ground: Ground, answering: Answering, books: Books) -> TurnLoop:
 
 def build_background(ground: Ground, answering: Answering, books: Books) -> Background:
     """Compressions made before they are due, and micro-compaction."""
-    rules = ground.config.compression
+
+    def wanted() -> bool:
+        rules = ground.now.compression
+        return rules.enabled and rules.background
+
     ahead = AheadDesk(
         ground.store,
         answering.compactors,
         ground.clock,
         threshold_tokens=lambda: answering.factory.triggers().threshold_tokens,
         may_spend=books.accounts.may_prepare,
-        enabled=rules.enabled and rules.background,
+        wanted=wanted,
     )
     return Background(ahead, MicroDesk(answering.compactors, ground.clock))

@@ -57,6 +57,7 @@ from gateway.wiring.platforms import (
     check_platforms,
     pairing_platforms,
 )
+from gateway.wiring.reloading import say_who_takes_over
 from gateway.wiring.surroundings import Surroundings
 from gateway.wiring.talking import (
     Inward,
@@ -145,9 +146,6 @@ def assemble(
     """
     started = Reading(config, around.plugin_sections, around.secrets, around.file)
     reloads = Reloads(started, around.source, clock)
-    if around.set_up_log is not None:
-        reloads.on_reading(around.set_up_log)
-        reloads.looked_at("logging")
     ground = Ground(config, around, clock, ids, store, reloads, plugins)
     pictures = PictureMaker()
     books = build_books(ground)
@@ -172,6 +170,7 @@ def assemble(
     inward = build_inward(
         ground, answering, books, outward, turns, policies, report, restarts, companions
     )
+    say_who_takes_over(ground, answering, books, inward, {*platforms, CONSOLE})
     console = build_console(ground, inward, outward)
     serving[CONSOLE] = console
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
@@ -201,7 +200,7 @@ def assemble(
             control_path=socket_path(config.gateway.control_socket, around.home.path, around.env),
             manager=ServiceManager(around.env),
             clock=clock,
-            drain_seconds=config.gateway.drain_seconds,
+            drain_seconds=lambda: ground.now.gateway.drain_seconds,
             ahead=background.ahead,
             micro=background.micro,
             http=_http(config),
@@ -212,7 +211,7 @@ def assemble(
             pairing=PairingOffice(
                 store,
                 clock,
-                pairing_on=pairing_platforms(config),
+                pairing_on=lambda: pairing_platforms(ground.now),
                 changed=inward.gate.changed,
             ),
             reloads=reloads,
@@ -246,11 +245,11 @@ def _report(
     ground: Ground, answering: Answering, model: LanguageModel, mcp: McpServers | None
 ) -> SelfReport:
     return SelfReport(
-        ground.config,
+        lambda: ground.now,
         model=model.name,
         book=answering.book,
         triggers=answering.factory.triggers,
-        prefix_tokens=estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
+        prefix_tokens=lambda: estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
         image_tokens=answering.image_tokens.of,
         missing_native=lambda: missing_native(model),
         plugins=ground.plugins,

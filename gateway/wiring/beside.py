@@ -37,7 +37,7 @@ async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any])
     """
     store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
     try:
-        office = PairingOffice(store, SystemClock(), pairing_on=pairing_platforms(config))
+        office = PairingOffice(store, SystemClock(), pairing_on=lambda: pairing_platforms(config))
         return await office.answer(request)
     finally:
         await store.close()

@@ -65,13 +65,11 @@ class CompactorFactory:
 
         ``facts``: what those are told of their host.
         """
-        rules = config.compression
         self._engines = engines
         self._facts = facts or HostFacts()
-        self._config = config
         self._book = book
         self._model = model.name
-        self._compacting = model if rules.native == "compact" else None
+        self._asked = model
         self._side_model = LoopSideModel(model, asyncio.get_running_loop(), ledger=store)
         self._store = store
         self._clock = clock
@@ -80,19 +78,26 @@ class CompactorFactory:
         self._metrics = metrics
         self._threads = DaemonThreads()
         self._window_changed: Callable[[], None] = lambda: None
-        self._settings = CompactionSettings(
-            enabled=rules.enabled,
-            in_place=rules.in_place,
-            background=rules.background,
-            cache_ttl_seconds=cache_seconds(config, model.name),
-            prune_from_tokens=rules.proactive_prune_tokens,
-        )
-        self._rules = rules_of(config)
         self._micro_threads = DaemonThreads(MICRO_THREADS, name="micro")
         self.to_keep: Callable[[str, list[Message]], Awaitable[str]] | None = None
         """What the memory of a conversation wants a summary of these messages to keep."""
         self.micro_may_spend: Callable[[str], Awaitable[bool]] | None = None
         """May this owner's money be spent on micro-compaction now?"""
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Other rules, for compactors that are made from now on and for triggers."""
+        rules = config.compression
+        self._config = config
+        self._compacting = self._asked if rules.native == "compact" else None
+        self._settings = CompactionSettings(
+            enabled=rules.enabled,
+            in_place=rules.in_place,
+            background=rules.background,
+            cache_ttl_seconds=cache_seconds(config, self._model),
+            prune_from_tokens=rules.proactive_prune_tokens,
+        )
+        self._rules = rules_of(config)
         install(self._side_model, tasks=side_tasks(config))
 
     def on_window_changed(self, call: Callable[[], None]) -> None:

@@ -36,6 +36,11 @@ class Ground:
     """None: the configuration asks for none."""
 
     @property
+    def now(self) -> Config:
+        """The configuration in force."""
+        return self.reloads.config
+
+    @property
     def transcriber(self) -> Transcriber | None:
         """Whoever hears voice messages; None: nobody does."""
         brought = self.plugins.gifts.transcriber if self.plugins is not None else None
@@ -53,6 +58,6 @@ class Ground:
 
     @property
     def zone(self) -> tzinfo:
-        """Of the people: days and hours are told in it."""
-        name = self.config.timezone
+        """Of the people, as it is now: days and hours are told in it."""
+        name = self.now.timezone
         return ZoneInfo(name) if name else local_zone(self.around.env)

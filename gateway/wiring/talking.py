@@ -65,7 +65,7 @@ def build_outward(
         mailbox=ground.store,
         platforms=serving,
         clock=ground.clock,
-        settings=DeliverySettings(zone=ground.zone),
+        settings=DeliverySettings(zone=lambda: ground.zone),
         awaited=lambda outbox_id: approvals.is_awaited(outbox_id),
         asks=lambda address: approvals.is_asking_in(address),
         stands=lambda outbox_id, message_id: approvals.stands(outbox_id, message_id),
@@ -87,7 +87,7 @@ def build_turns(
     companions: Companions,
 ) -> TurnRunner:
     """What carries one turn from its messages to its answer."""
-    store, streaming = ground.store, ground.config.gateway.streaming
+    store, clock, streaming = ground.store, ground.clock, ground.config.gateway.streaming
     return TurnRunner(
         sessions=store,
         lineages=store,
@@ -104,7 +104,8 @@ def build_turns(
         previews=outward.delivery.previews(store) if streaming else None,
         approver_for=outward.approvals.approver,
         on_over=background.ahead.turn_over,
-        on_ended=books.metrics.turn_ended,
+        on_ended=partial(_turn_over, books, clock),
+        shown_as_running=partial(_running, books),
         on_answered=background.micro.answered,
     )
 
@@ -121,12 +122,12 @@ def build_inward(
     companions: Companions,
 ) -> Inward:
     """From the gate to the lanes; commands get at what they work on."""
-    store, clock, rules = ground.store, ground.clock, ground.config.gateway
+    store, clock = ground.store, ground.clock
     delivery = outward.delivery
     lanes = Lanes(clock)
     gate = Gate(policies, store, store)
     limits = IntakeLimits(
-        queue_limit=rules.queue_limit,
+        queue_limit=ground.config.gateway.queue_limit,
         # One message must leave room for the rest: prompt, tools, what was said before.
         max_message_tokens=lambda: answering.factory.triggers().effective_tokens // 2,
     )
@@ -147,7 +148,7 @@ def build_inward(
             lanes.busy,
             books.accounts,
             lane=lanes.view,
-            busy_mode=rules.busy_mode,
+            busy_mode=lambda: ground.now.gateway.busy_mode,
             restarts=restarts,
             approvals=outward.approvals,
             crossed=companions.crossed,
@@ -156,7 +157,7 @@ def build_inward(
         gate=gate,
         mailbox=store,
         clock=clock,
-        busy_mode=rules.busy_mode,
+        busy_mode=lambda: ground.now.gateway.busy_mode,
         limits=limits,
     )
     intake = GatewayIntake(
@@ -198,3 +199,15 @@ def build_recovery(ground: Ground, inward: Inward, outward: Outward, turns: Turn
 async def _console_idle(dispatch: Dispatch, delivery: Delivery, clock: Clock) -> None:
     while dispatch.at_work(CONSOLE_KEY) or delivery.pending(CONSOLE_ADDRESS):
         await clock.sleep(IDLE_CHECK_SECONDS)
+
+
+def _running(books: Books, task: Task) -> AbstractContextManager[None]:
+    record, ticket = task.items[-1].record, task.ticket
+    return books.board.shown(
+        ticket.turn_id, ticket.conversation_id, record.session_key, record.address.platform
+    )
+
+
+def _turn_over(books: Books, clock: Clock, task: Task, ending: Ending, seconds: float) -> None:
+    books.metrics.turn_ended(ending.outcome, seconds)
+    books.board.over(past_turn(task, ending, seconds, clock.now()))

@@ -85,7 +85,7 @@ class Door:
         self.office = PairingOffice(
             self.store,
             self.clock,
-            pairing_on={name for name, p in self.policies.items() if p.pairing},
+            pairing_on=lambda: {name for name, p in self.policies.items() if p.pairing},
             changed=self.gate.changed,
         )
         self.intake = GatewayIntake(

@@ -311,7 +311,7 @@ class Rig:
                 busy=self.lanes.busy,
                 accounts=self.accounts,
                 lane=self.lanes.view,
-                busy_mode=self.busy_mode,
+                busy_mode=lambda: self.busy_mode,
                 restarts=self.restarts,
                 approvals=self.approvals,
                 crossed=riding.crossed,
@@ -320,7 +320,7 @@ class Rig:
             gate=self.gate,
             mailbox=self.store,
             clock=self.clock,
-            busy_mode=self.busy_mode,
+            busy_mode=lambda: self.busy_mode,
             limits=self.limits,
         )
         self.intake = GatewayIntake(

@@ -82,7 +82,7 @@ def daemon(rig: Rig, home: Path, platforms: list[Any], model: Any, **more: Any) 
             control_path=home / "c.sock",
             manager=more.pop("manager", ServiceManager({})),
             clock=rig.clock,
-            drain_seconds=Config().gateway.drain_seconds,
+            drain_seconds=lambda: Config().gateway.drain_seconds,
             restarts=rig.restarts,
             **more,
         )

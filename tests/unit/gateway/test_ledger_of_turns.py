@@ -81,11 +81,11 @@ def test_a_budget_that_can_not_see_says_so(
             }
         )
         report = SelfReport(
-            config,
+            lambda: config,
             model=model,
             book=WindowBook(model, None, 200_000, tmp_path / "w.json", clock=clock),
             triggers=lambda: triggers_for(200_000, TriggerRules(), max_tokens=8192),
-            prefix_tokens=100,
+            prefix_tokens=lambda: 100,
         )
         return [line for line in report.remarks() if "budget" in line]
 

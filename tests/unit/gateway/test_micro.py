@@ -166,7 +166,7 @@ def test_the_configuration_reaches_it() -> None:
     assert not any("micro" in line for line in unavailable(config))
     off = Config(compression=Compression(enabled=False, micro_compact=True))
     report: Any = SelfReport.__new__(SelfReport)
-    report._config = off
+    report._config = lambda: off
     assert "compression.enabled" in str(report.micro())
 
 

@@ -62,11 +62,11 @@ def report_of(native: str, missing: Callable[[], tuple[str, ...]], folder: Path)
     triggers = triggers_for(200_000, TriggerRules())
     book = WindowBook("m", None, 200_000, folder / "windows.json")
     report = SelfReport(
-        config,
+        lambda: config,
         model="m",
         book=book,
         triggers=lambda: triggers,
-        prefix_tokens=10,
+        prefix_tokens=lambda: 10,
         missing_native=missing,
     )
     return [line for line in report.remarks() if "native" in line]

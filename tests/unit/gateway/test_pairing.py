@@ -272,7 +272,7 @@ async def test_what_waits_of_somebody_who_is_shut_out_is_not_answered(
 ) -> None:
     rig = Rig(clock, policy=PAIRING)
     await rig.intake.receive(stranger())
-    office = PairingOffice(rig.store, clock, pairing_on={"fake"}, changed=rig.gate.changed)
+    office = PairingOffice(rig.store, clock, pairing_on=lambda: {"fake"}, changed=rig.gate.changed)
     code = "CODEZZZ1"
     assert (await office.answer({"action": "approve", "code": code}))["outcome"] == "approved"
     rig.hold("long", asyncio.Event())

@@ -240,7 +240,7 @@ async def test_the_cap_follows_a_window_that_was_learned() -> None:
 
 async def test_the_time_is_told_with_its_offset() -> None:
     clock = FakeClock(1_795_982_400.0)
-    tool = CurrentTimeTool(clock, ZoneInfo("Europe/Berlin"))
+    tool = CurrentTimeTool(clock, lambda: ZoneInfo("Europe/Berlin"))
     assert (await tool.run({}, CONTEXT)).text == "Sunday, 2026-11-29 21:00:00 (UTC+01:00, CET)"
     there = await tool.run({"timezone": "Asia/Kolkata"}, CONTEXT)
     assert there.text == "Monday, 2026-11-30 01:30:00 (UTC+05:30, Asia/Kolkata)"

@@ -1,0 +1,228 @@
+"""The reload: what changes at once, what waits for a start, and what a bad file does not do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.config.environment import Home, find_home
+from gateway.config.hints import all_paths
+from gateway.config.models import Config
+from gateway.config.reading import Source
+from gateway.config.taking_effect import TAKES_EFFECT, changed_paths, takes_effect, with_paths
+from gateway.reloading import Reload, Reloads
+from tests.fakes.clock import FakeClock
+
+WHOLE = """\
+logging:
+  level: WARNING
+telegram:
+  allow_from: [111, 222]
+  admins: [111]
+"""
+
+
+class House:
+    """A folder with a configuration, and reloads over it."""
+
+    def __init__(self, folder: Path, clock: FakeClock, text: str = WHOLE) -> None:
+        self.clock = clock
+        self.file = folder / "config.yaml"
+        self.file.write_text(text)
+        self.env = {"POSTHOUSE_HOME": str(folder)}
+        self.home: Home = find_home(self.env)
+        source = Source(self.home, self.env)
+        self.reloads = Reloads(source.reading(source.text()), source, clock)
+        self.seen: list[Config] = []
+
+        async def take(config: Config) -> None:
+            self.seen.append(config)
+
+        self.reloads.on(["telegram.allow_from", "logging"], take)
+
+    async def reload(self, meanwhile: Callable[[], None] = lambda: None) -> Reload:
+        task = asyncio.create_task(self.reloads.reload())
+        while not task.done():
+            await asyncio.sleep(0.002)
+            if (seconds := self.clock.next_wake_seconds) is not None:
+                meanwhile()
+                await self.clock.advance(seconds)
+        return task.result()
+
+
+@pytest.fixture
+def house(tmp_path: Path, clock: FakeClock) -> House:
+    return House(tmp_path, clock)
+
+
+async def test_what_has_an_owner_changes_at_once(house: House) -> None:
+    house.file.write_text(WHOLE.replace("[111, 222]", "[222]").replace("WARNING", "DEBUG"))
+    came = await house.reload()
+    assert set(came.applied) == {"telegram.allow_from", "logging.level"}
+    assert came.restart == came.errors == ()
+    assert [c.telegram.allow_from for c in house.seen] == [["222"]]
+    assert house.reloads.config.logging.level == "DEBUG"
+    assert house.reloads.details() == {}
+
+
+async def test_nothing_changed_says_so(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        assert await house.reload() == Reload()
+    assert not house.seen
+    (record,) = [r for r in caplog.records if r.name == "gateway.reloading"]
+    assert vars(record)["changed"] == "nothing"
+
+
+async def test_what_nobody_takes_over_waits_until_it_is_as_it_was(house: House) -> None:
+    house.file.write_text(WHOLE + "model: {name: other}\ngateway: {busy_mode: steer}\n")
+    came = await house.reload()
+    assert came.applied == ()
+    # The table says that busy_mode may change; in this house nobody takes it over.
+    assert set(came.restart) == {"model.name", "gateway.busy_mode"}
+    assert house.reloads.config.model.name == Config().model.name
+    assert "model.name" in house.reloads.details()["waits for a restart"]
+    house.file.write_text(WHOLE)
+    assert await house.reload() == Reload()
+    assert house.reloads.details() == {}
+
+
+async def test_a_bad_file_changes_nothing_and_is_seen_until_it_is_mended(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = house.reloads.config
+    house.file.write_text(WHOLE.replace("WARNING", "LOUD").replace("[111, 222]", "[3]"))
+    with caplog.at_level(logging.INFO):
+        came = await house.reload()
+    (error,) = came.errors
+    assert f"{house.file}:2" in error
+    assert "logging.level" in error
+    assert house.reloads.config is before
+    assert not house.seen
+    assert error in house.reloads.details()["CONFIGURATION REFUSED"]
+    assert [r.levelname for r in caplog.records if r.name == "gateway.reloading"] == ["ERROR"]
+    house.file.write_text(WHOLE)
+    await house.reload()
+    assert house.reloads.details() == {}
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", None])
+async def test_a_file_that_is_emptied_or_gone_is_no_wish_for_the_defaults(
+    house: House, text: str | None
+) -> None:
+    if text is None:
+        house.file.unlink()
+    else:
+        house.file.write_text(text)
+    (error,) = (await house.reload()).errors
+    assert "is empty or gone" in error
+    assert house.reloads.config.telegram.allow_from == ["111", "222"]
+
+
+async def test_every_piece_of_a_file_that_is_being_written_waits_for_the_rest(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """Whatever stands there at the first look: the whole text is what counts, or nothing changes.
+
+    A piece that is a valid configuration by itself would shut people out for a moment.
+    """
+    target = WHOLE.replace("WARNING", "ERROR")
+    for length in range(len(target)):
+        house = House(tmp_path, clock)
+        house.file.write_text(target[:length])
+        came = await house.reload(lambda: house.file.write_text(target))  # noqa: B023 - at once
+        assert came.applied == ("logging.level",), length
+        assert not house.seen[0].telegram.pairing
+
+
+async def test_a_file_that_never_comes_to_rest_is_not_taken(house: House) -> None:
+    times = iter(range(1000))
+    came = await house.reload(lambda: house.file.write_text(WHOLE + f"# {next(times)}\n"))
+    assert "still being written" in came.errors[0]
+
+
+async def test_a_changed_secret_waits_and_is_not_shown(house: House, tmp_path: Path) -> None:
+    named = tmp_path / "token"
+    named.write_text("12:AAAA-before")
+    house.env["TELEGRAM_BOT_TOKEN_FILE"] = str(named)
+    came = await house.reload()
+    assert came.restart == ("TELEGRAM_BOT_TOKEN",)
+    named.unlink()
+    (error,) = (await house.reload()).errors
+    assert error.startswith("TELEGRAM_BOT_TOKEN_FILE: ")
+    assert "AAAA" not in str(house.reloads.details())
+
+
+async def test_who_fails_to_take_over_is_asked_again(house: House) -> None:
+    asked: list[int] = []
+
+    async def fails_once(config: Config) -> None:
+        asked.append(config.gateway.queue_limit)
+        if len(asked) == 1:
+            raise RuntimeError("not now")
+
+    house.reloads.on(["gateway.queue_limit"], fails_once)
+    house.file.write_text(WHOLE.replace("222", "3") + "gateway: {queue_limit: 7}\n")
+    came = await house.reload()
+    assert came.applied == ("telegram.allow_from",)
+    assert came.restart == ("gateway.queue_limit",)
+    assert (await house.reload()).applied == ("gateway.queue_limit",)
+    assert asked == [7, 7]
+
+
+async def test_without_a_file_there_is_nothing_to_read_again(house: House) -> None:
+    alone = Reloads(house.reloads._started, None, house.clock)
+    assert (await alone.reload()).errors
+
+
+def test_nobody_can_take_over_what_needs_a_start(house: House) -> None:
+    with pytest.raises(ValueError, match=r"model\.name"):
+        house.reloads.looked_at("model.name")
+
+
+def test_every_key_is_in_the_table() -> None:
+    leaves = set(all_paths(Config))
+    leaves = {p for p in leaves if not any(other.startswith(p + ".") for other in leaves)}
+    sections = {p for p in all_paths(Config)} - leaves
+    missing = {
+        path
+        for path in leaves
+        if not any(path == entry or path.startswith(entry + ".") for entry in TAKES_EFFECT)
+    }
+    assert not missing, "say in gateway/config/taking_effect.py when it takes effect"
+    assert set(TAKES_EFFECT) <= leaves | sections
+    needless = {e for e, when in TAKES_EFFECT.items() if _without(e) == when}
+    assert not needless
+
+
+def _without(entry: str) -> str | None:
+    parent = entry.rpartition(".")[0]
+    while parent and parent not in TAKES_EFFECT:
+        parent = parent.rpartition(".")[0]
+    return TAKES_EFFECT[parent] if parent else None
+
+
+def test_the_paths_of_what_differs() -> None:
+    old = Config()
+    new = Config.model_validate(
+        {
+            "telegram": {"allow_from": [1], "webhook": {"port": 1}},
+            "auxiliary": {"a": {"model": "m"}},
+            "agent": {"tools": {"mcp": {"x": {"command": "a"}}}},
+            "jobs": [],
+        }
+    )
+    assert set(changed_paths(old, new)) == {
+        "telegram.allow_from",
+        "telegram.webhook.port",
+        "auxiliary",
+        "agent.tools.mcp",
+    }
+    mixed = with_paths(old, new, frozenset({"telegram.webhook", "agent.tools"}))
+    assert mixed.telegram.webhook.port == 1
+    assert mixed.telegram.allow_from == []
+    assert takes_effect("telegram.webhook.port") == "restart"
+    assert list(mixed.agent.tools.mcp) == ["x"]
