@@ -222,6 +222,8 @@ class Writer:
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._last_failure: str | None = None
         """Of the last group; written by the connection's thread."""
+        self._condemned: str | None = None
+        self._asked_at = clock.monotonic()
 
     # on the event loop
 
@@ -239,6 +241,7 @@ class Writer:
         if not self._burst:
             self._loop.call_soon(self._hand_over)
         future = self._loop.create_future()
+        self._asked_at = self._clock.monotonic()
         now = self._clock.now()
         self._burst.append(Call(function, arguments, future, now, alone or outside, outside))
         return future
@@ -250,7 +253,20 @@ class Writer:
 
     def trouble(self) -> str | None:
         """`storage.store.Writing.trouble`."""
-        return self._last_failure if self._in_place() else MOVED
+        return self._refusal() or self._last_failure
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nobody has asked for anything."""
+        return self._clock.monotonic() - self._asked_at
+
+    def condemn(self, reason: str) -> None:
+        """Take nothing more, for this reason: writing on would make it worse."""
+        self._condemned = reason
+
+    def _refusal(self) -> str | None:
+        """Why nothing may be written; asked on both sides."""
+        return self._condemned or (None if self._in_place() else MOVED)
 
     async def stop(self) -> None:
         """Take no more calls, finish those that wait, and let the thread go."""
@@ -310,8 +326,8 @@ class Writer:
         """One transaction. Whatever goes wrong with the database goes wrong for all of them."""
         index_damaged = tx.index_damaged
         try:
-            if not self._in_place():
-                raise StoreUnavailable(MOVED)
+            if (refusal := self._refusal()) is not None:
+                raise StoreUnavailable(refusal)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 self._run_calls(connection, tx, group)
@@ -340,8 +356,8 @@ class Writer:
     def _run_outside(self, connection: sqlite3.Connection, call: Call) -> None:
         """It changes nothing that was stored, so its failure says nothing of what comes next."""
         try:
-            if not self._in_place():
-                raise StoreUnavailable(MOVED)
+            if (refusal := self._refusal()) is not None:
+                raise StoreUnavailable(refusal)
             call.result = call.function(connection, *call.arguments)
         except BaseException as exc:  # noqa: BLE001 - border of the thread, as in `_run_group`
             _roll_back(connection)

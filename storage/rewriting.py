@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import sqlite3
 import tempfile
 import threading
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import StoreError
-from storage.faultpoint import faultpoint
 
 if TYPE_CHECKING:
     from storage.archive import Reading
@@ -44,7 +42,6 @@ def rewrite(connection: sqlite3.Connection) -> bool:
         return False
     finally:
         connection.execute("PRAGMA temp_store = MEMORY")
-    faultpoint("rewrite.written")
     # As far as readers let it; what is left is little when they are held (`empty_log`).
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     return True
@@ -85,10 +82,16 @@ def lacking_room(connection: sqlite3.Connection) -> str | None:
     else:
         needs[aside] = wanted
     for folder, needed in needs.items():
-        free = shutil.disk_usage(folder).free
+        free = free_bytes(folder)
         if free < needed:
             return f"{folder} has {free >> 20} MB free, and {needed >> 20} MB are needed"
     return None
+
+
+def free_bytes(folder: Path) -> int:
+    """What an ordinary user may still write there."""
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize
 
 
 def temporary_folder() -> Path:

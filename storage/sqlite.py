@@ -25,6 +25,7 @@ from agent.ports import Clock, IdSource
 from storage.archive import A, SqlArchive, T
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
 from storage.migrate import check_version, migrate, shipped
+from storage.restored import settle
 from storage.store import SqlStore
 
 _log = logging.getLogger(__name__)
@@ -150,6 +151,16 @@ class SqliteWriting:
     def trouble(self) -> str | None:
         return self._writer.trouble()
 
+    def now(self) -> float:
+        return self._writer.now()
+
+    def condemn(self, reason: str) -> None:
+        self._writer.condemn(reason)
+
+    @property
+    def idle_seconds(self) -> float:
+        return self._writer.idle_seconds
+
     async def close(self) -> None:
         await _whole(self._close())
 
@@ -255,6 +266,7 @@ async def open_archive(path: Path | str) -> SqlArchive:
 async def _migrated(connection: Connection, now: float) -> None:
     try:
         applied = await connection.run(migrate, now)
+        await connection.run(settle, now)
     except PosthouseError:
         raise
     except sqlite3.Error as exc:

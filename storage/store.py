@@ -90,12 +90,14 @@ from storage import (
     turns,
 )
 from storage import pairings as pairing
+    upkeep,
 from storage import prepared as shelf
 from storage.archive import A, Reading, SqlArchive, T
 from storage.database import Transaction
 from storage.migrate import identity
 
 _SHORTENING_TRIES = 5
+from storage.upkeep import Examined
 
 
 class Writing(Protocol):
@@ -119,6 +121,19 @@ class Writing(Protocol):
 
     async def close(self) -> None:
         """Finish what is queued and let go. May be called twice."""
+    def now(self) -> float:
+        """The time that a call is given now."""
+        ...
+
+    def condemn(self, reason: str) -> None:
+        """Take nothing more, for this reason, which `trouble` says from now on."""
+        ...
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nothing was written."""
+        ...
+
         ...
 
 
@@ -541,3 +556,20 @@ class SqlStore(SqlArchive):
             await self._reading.close()
         finally:
             await self._writing.close()
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nothing was written."""
+        return self._writing.idle_seconds
+
+    async def mend(self, found: Examined) -> None:
+        """Make anew what a check found to be damaged and can be; StoreUnavailable: it can not."""
+        await self._writing.write_alone(upkeep.mend, found)
+
+    def condemn(self, reason: str) -> None:
+        """What is stored is damaged: writing on would spread it. `trouble` says the reason."""
+        self._writing.condemn(reason)
+
+    async def unused_bytes(self) -> tuple[int, int]:
+        """How much of the file nothing is in, and how long it is."""
+        return await self._quick.read(upkeep.unused_bytes)
+

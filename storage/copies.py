@@ -1,0 +1,176 @@
+"""Owns copies of our database: whole, checked, made by SQLite itself beside whoever writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from agent.errors import StoreError, StoreUnavailable
+from storage.migrate import check_version, shipped
+from storage.restored import carry_cursors, cursors_of, mark_as_copy
+from storage.upkeep import examine, read_only
+
+_COUNTED = ("conversations", "sessions", "messages")
+_SAMPLE_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is known of a copy, or of any database of ours that nobody writes to."""
+
+    schema: int
+    counts: dict[str, int]
+    files: tuple[str, ...]
+    """Names of the attachments that it names."""
+    bytes: int
+    sha256: str
+
+
+def copy_database(source: Path, target: Path, now: float) -> Copy:
+    """Make a file with all that is committed at this moment. Blocking; writes go on meanwhile.
+
+    It bears a mark: what was under way when it was made is not taken up where it is put to use
+    (`storage.restored`). The target must not exist; if anything fails it does not exist then.
+
+    Raises:
+        StoreUnavailable: no room, no rights, or the copy is not what it should be.
+        DatabaseTooNew: the source is of a newer version.
+    """
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as exc:
+        raise StoreUnavailable(f"{target} can not be made: {exc.strerror or exc}") from exc
+    try:
+        _copy(source, target, now)
+        copy = facts_of(target)
+        if _is_older(source, target, copy):
+            raise StoreError("messages were erased while the copy was made; make it again")
+    except BaseException as exc:
+        target.unlink(missing_ok=True)
+        if isinstance(exc, sqlite3.Error):
+            raise StoreUnavailable(f"the database can not be copied: {exc}") from exc
+        if isinstance(exc, OSError):
+            raise StoreUnavailable(f"{target} can not be written: {exc.strerror}") from exc
+        raise
+    return copy
+
+
+def _copy(source: Path, target: Path, now: float) -> None:
+    # `VACUUM INTO` reads one state of the database, without holding up who writes.
+    with closing(read_only(source)) as db:
+        check_version(db, shipped()[-1].version)
+        db.execute("VACUUM INTO ?", (str(target),))
+    with closing(_changing(target)) as db:
+        mark_as_copy(db, now)
+    sync(target)
+
+
+def facts_of(path: Path) -> Copy:
+    """Check a file that nobody writes to, to the last index, and say what it holds. Blocking.
+
+    Raises:
+        StoreUnavailable: it is damaged, or none of ours.
+        DatabaseTooNew: it is of a newer version.
+    """
+    try:
+        with closing(_alone(path)) as db:
+            schema = check_version(db, shipped()[-1].version)
+        found = examine(path, thorough=True)
+        if not found.sound:
+            raise StoreUnavailable(f"{path} is damaged: {found.lines()[0]}")
+        with closing(_alone(path)) as db:
+            return Copy(
+                schema, _counts(db), _files(db, schema), path.stat().st_size, digest_of(path)
+            )
+    except sqlite3.Error as exc:
+        raise StoreUnavailable(f"{path} is no database that can be read: {exc}") from exc
+    except OSError as exc:
+        raise StoreUnavailable(f"{path} can not be read: {exc.strerror or exc}") from exc
+
+
+def prepare(copy: Path, replaced: Path, now: float) -> bool:
+    """Make a copy fit to take a store's place: whatever is over by now is not begun again.
+
+    False: the store that it replaces can not be read. What came in since is then not looked for.
+    """
+    try:
+        with closing(read_only(replaced)) as db:
+            rows = cursors_of(db)
+        readable = True
+    except sqlite3.Error:
+        rows, readable = [], False
+    try:
+        with closing(_changing(copy)) as db:
+            mark_as_copy(db, now, keep=True)
+            carry_cursors(db, rows)
+        sync(copy)
+    except sqlite3.Error as exc:
+        raise StoreUnavailable(f"{copy} can not be prepared: {exc}") from exc
+    return readable
+
+
+def digest_of(path: Path) -> str:
+    """Of a file that nobody has open: a live database must never be opened by hand."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """On disk, whatever happens next: a file, or the list of names that a folder is."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"
+
+
+def _alone(path: Path) -> sqlite3.Connection:
+    """A file without company: no log is put beside it that nobody would take away."""
+    return sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None)
+
+
+def _changing(path: Path) -> sqlite3.Connection:
+    """A copy that nobody else has open yet."""
+    db = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None)
+    db.execute("PRAGMA journal_mode = MEMORY")
+    return db
+
+
+def _counts(db: sqlite3.Connection) -> dict[str, int]:
+    return {
+        table: int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in _COUNTED
+    }
+
+
+def _files(db: sqlite3.Connection, schema: int) -> tuple[str, ...]:
+    if schema < 2:
+        return ()
+    query = "SELECT DISTINCT name FROM attachments ORDER BY name"
+    return tuple(name for (name,) in db.execute(query))
+
+
+def _is_older(source: Path, target: Path, copy: Copy) -> bool:
+    """Has something been erased since the copy was made? It must not outlive that here.
+
+    Else what the copy says is what the source says: messages do not change, only new ones come.
+    """
+    with closing(read_only(source)) as live, closing(_alone(target)) as db:
+        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
+        query = (
+            "SELECT id, session_id, role, content FROM messages"
+            f" WHERE id <= ? ORDER BY id DESC LIMIT {_SAMPLE_ROWS}"
+        )
+        there = {row[0]: row for row in live.execute(query, (last,))}
+        here = {row[0]: row for row in db.execute(query, (last,))}
+        counts = _counts(live)
+    same = all(here.get(row_id, row) == row for row_id, row in there.items())
+    return not same or any(count > counts[table] for table, count in copy.counts.items())

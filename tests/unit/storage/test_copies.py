@@ -1,0 +1,195 @@
+"""Owns the tests of copies of the database, and of what becomes of one that is put to use."""
+
+# ruff: noqa: ASYNC230 - files of this test only
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.errors import DatabaseTooNew, StoreError, StoreUnavailable
+from agent.mail import Cursor, OutboxDraft, PartDraft
+from storage.copies import copy_database, digest_of, facts_of, prepare
+from storage.restored import RESTORED
+from storage.sqlite import open_store
+from storage.store import SqlStore
+from tests.contract.inbox_suite import inbound
+from tests.contract.store_suite import CHAT, begin, said, talk
+from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.store_invariants import check_invariants
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqlStore]:
+    store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+    yield store
+    await store.close()
+
+
+async def copied(path: Path, name: str = "copy.db") -> Path:
+    target = path.with_name(name)
+    await asyncio.to_thread(copy_database, path, target, 1.0)
+    return target
+
+
+async def test_a_copy_is_whole_private_and_alone(path: Path, store: SqlStore) -> None:
+    loaded = await talk(store, *(said(f"word {n}") for n in range(30)))
+    target = path.with_name("copy.db")
+    copy = await asyncio.to_thread(copy_database, path, target, 1.0)
+    assert copy.counts == {"conversations": 1, "sessions": 1, "messages": 31}
+    assert copy.sha256 == digest_of(target)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert sorted(os.listdir(path.parent)) == [
+        "copy.db",
+        "state.db",
+        "state.db-shm",
+        "state.db-wal",
+    ]
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    assert await again.portable(loaded.session.id) == await store.portable(loaded.session.id)
+    await again.close()
+
+
+async def test_a_copy_beside_constant_writes_is_one_state(path: Path, store: SqlStore) -> None:
+    ticket = await begin(store)
+    done = asyncio.Event()
+
+    async def keep_writing() -> int:
+        n = 0
+        while not done.is_set():
+            await store.append(ticket, ticket.session_id, (said(f"first {n}"), said(f"second {n}")))
+            n += 1
+        return n
+
+    writing = asyncio.ensure_future(keep_writing())
+    copies = [await copied(path, f"copy{n}.db") for n in range(4)]
+    done.set()
+    written = await writing
+    for target in copies:
+        with closing(sqlite3.connect(target)) as db:
+            (count,) = db.execute("SELECT count(*) FROM messages").fetchone()
+        assert count % 2 == 1  # the first question, and pairs
+        assert count <= 2 * written + 1
+        check_invariants(target)
+
+
+async def test_what_is_in_the_way_is_left_alone(path: Path, store: SqlStore) -> None:
+    await talk(store, said("x"))
+    path.with_name("copy.db").write_text("mine")
+    with pytest.raises(StoreUnavailable, match="can not be made"):
+        await copied(path)
+    assert path.with_name("copy.db").read_text() == "mine"
+
+
+async def test_a_damaged_source_leaves_no_copy(path: Path, store: SqlStore) -> None:
+    await talk(store, *(said(f"{n} " + "x" * 3000) for n in range(40)))
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'messages'"
+        (page,) = db.execute(query).fetchone()
+    with open(path, "r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with pytest.raises(StoreUnavailable, match="can not be copied"):
+        await copied(path)
+    assert not path.with_name("copy.db").exists()
+
+
+async def test_a_newer_database_is_not_copied(path: Path, store: SqlStore) -> None:
+    await talk(store, said("x"))
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 999")
+    with pytest.raises(DatabaseTooNew):
+        await copied(path)
+    assert not path.with_name("copy.db").exists()
+    with pytest.raises(DatabaseTooNew):
+        facts_of(path)
+
+
+async def test_what_was_erased_meanwhile_is_in_no_copy(
+    path: Path, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(store, said("a secret"))
+
+    def facts_after_an_erasure(target: Path) -> object:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE messages SET content = '' WHERE role = 'assistant'")
+        return facts_of(target)
+
+    monkeypatch.setattr("storage.copies.facts_of", facts_after_an_erasure)
+    with pytest.raises(StoreError, match="erased"):
+        await copied(path)
+    assert not path.with_name("copy.db").exists()
+
+
+async def test_what_was_under_way_in_a_copy_is_over(path: Path, store: SqlStore) -> None:
+    waiting = await store.accept(inbound(1))
+    claimed = await store.accept(inbound(2), Cursor("discord", "7", "c", "50"))
+    await begin(store, "cut off", (claimed.inbox_id,))
+    owed = await store.owe(OutboxDraft(CHAT, "owed"))
+    doubtful = await store.owe(OutboxDraft(CHAT, "in doubt"))
+    (part,) = await store.plan_parts(doubtful.id, (PartDraft({}),))
+    await store.mark_part(part.id, "unknown")
+    target = await copied(path)
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    assert await again.owed() == []
+    assert await again.open_inbox() == []
+    assert await again.recover_turns() == []
+    assert await again.cursors("discord", "7") == {}
+    # What came in then is known: whoever sends it again is not answered again.
+    assert (await again.accept(inbound(1))).inbox_id == waiting.inbox_id
+    fresh = await again.owe(OutboxDraft(CHAT, "new"))
+    await again.close()
+    with closing(sqlite3.connect(target)) as db:
+        query = "SELECT id, state, error FROM outbox ORDER BY id"
+        assert db.execute(query).fetchall() == [
+            (owed.id, "failed", RESTORED),
+            (doubtful.id, "failed", RESTORED),
+            (fresh.id, "planned", None),
+        ]
+        assert db.execute("SELECT state FROM outbox_parts").fetchall() == [("failed",)]
+    check_invariants(target)
+    # Once: what is under way in its new life is taken up as ever.
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    assert [item.id for item in await again.owed()] == [fresh.id]
+    await again.close()
+
+
+async def test_channels_are_read_on_from_where_the_replaced_store_was(
+    path: Path, store: SqlStore
+) -> None:
+    await store.accept(inbound(1), Cursor("discord", "7", "c", "50"))
+    target = await copied(path)
+    await store.set_cursor(Cursor("discord", "7", "c", "90"))
+    assert await asyncio.to_thread(prepare, target, path, 2.0)
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    assert await again.cursors("discord", "7") == {"c": "90"}
+    await again.close()
+
+
+async def test_a_replaced_store_that_can_not_be_read_says_nothing(
+    path: Path, store: SqlStore
+) -> None:
+    await store.accept(inbound(1), Cursor("discord", "7", "c", "50"))
+    target = await copied(path)
+    for content in (b"", b"garbage " * 1000):
+        broken = path.with_name("broken.db")
+        broken.write_bytes(content)
+        assert not await asyncio.to_thread(prepare, target, broken, 2.0)
+    assert not await asyncio.to_thread(prepare, target, path.with_name("none.db"), 2.0)
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    assert await again.cursors("discord", "7") == {}
+    await again.close()
