@@ -34,6 +34,8 @@ class DiscordBot:
     reads_text: bool
     """The message content intent is on."""
     servers: int
+    owner: tuple[str, str] | None
+    """Id and name of the person to whom the application belongs; None: a team's."""
     server_time: float | None
 
     @property
@@ -67,8 +69,16 @@ def ask_bot(api_base: str, token: str, *, seconds: float = SECONDS) -> DiscordBo
         str(application.get("id", "")),
         bool(int(application.get("flags") or 0) & _READS_TEXT),
         len(guilds) if isinstance(guilds, list) else 0,
+        _owner(application),
         answer.server_time,
     )
+
+
+def _owner(application: dict[str, Any]) -> tuple[str, str] | None:
+    owner = application.get("owner")
+    if application.get("team") or not isinstance(owner, dict) or not owner.get("id"):
+        return None
+    return str(owner["id"]), str(owner.get("username", ""))
 
 
 def reach_gateway(api_base: str, token: str, url: str | None, *, seconds: float = SECONDS) -> str:

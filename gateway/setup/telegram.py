@@ -1,0 +1,111 @@
+"""Owns what is asked about Telegram: the token, tried at once, and who may talk."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.cli.output import plain
+from gateway.doctor.ground import Ground
+from gateway.doctor.kept_secrets import source_of
+from gateway.probing.telegram import Sender, TelegramBot, ask_bot, waiting_senders, webhook_of
+from gateway.probing.web import Refused, Unreachable
+from gateway.setup.people import ask_ids
+from gateway.setup.talk import Talk
+from gateway.setup.wishes import TELEGRAM_TOKEN, Wishes, as_numbers
+
+SEARCH_SECONDS = 120
+POLL_SECONDS = 10
+MOST_OFFERED = 5
+_FIND = (
+    "Your numeric id? Type it, or `find` and I look who writes to the bot. Several: with commas. "
+    "Enter: nobody yet"
+)
+
+
+def ask_telegram(talk: Talk, ground: Ground, base_url: str, *, offline: bool) -> Wishes:
+    """The bot's token, and who may talk to it."""
+    talk.say(
+        "\n1. Telegram\n"
+        "   In Telegram, write /newbot to @BotFather; it gives you a token (123456789:AA…)."
+    )
+    found = _token(talk, ground, base_url, offline=offline)
+    if found is None:
+        return Wishes()
+    token, bot, is_new = found
+    settings: dict[str, object] = {}
+    kept = ground.config.telegram
+    finder = None if bot is None or ground.runs else lambda: _find(talk, base_url, token, bot)
+    people, groups = ask_ids(
+        talk, _FIND, kept.allow_from, kept.allow_chats, finder=finder, groups_allowed=True
+    )
+    settings["telegram.allow_from"] = as_numbers(people)
+    settings["telegram.allow_chats"] = as_numbers(groups)
+    return Wishes({TELEGRAM_TOKEN: token} if is_new else {}, settings)
+
+
+def _token(
+    talk: Talk, ground: Ground, base_url: str, *, offline: bool
+) -> tuple[str, TelegramBot | None, bool] | None:
+    """The token, whose it is (None: nobody could be asked), and whether it has to be stored."""
+    there = ground.secrets.telegram_bot_token
+    where, file = source_of(ground, TELEGRAM_TOKEN)
+    hint = f"Enter: the one from {where}" if there else "Enter: no Telegram"
+    while True:
+        typed = talk.secret(f"   Token; {hint}")
+        token = typed or there
+        if not token:
+            return None
+        # What is only in this shell's environment would not be found by a service.
+        is_new = bool(typed) or file is None
+        if offline:
+            return token, None, is_new
+        try:
+            bot = ask_bot(base_url, token)
+            webhook = webhook_of(base_url, token)
+        except Refused:
+            talk.say(
+                "   Telegram does not know this token. Copy it whole, from @BotFather: /mybots."
+            )
+            there, hint = None, "Enter: no Telegram"
+            continue
+        except Unreachable as exc:
+            talk.say(f"   Telegram can not be reached: {exc}.")
+            if talk.sure("   Keep the token untried?", default=False):
+                return token, None, is_new
+            continue
+        talk.say(f"   That is @{plain(bot.name)}.")
+        if webhook:
+            talk.say(
+                "   Another program has set a webhook for this bot. posthouse removes it when it "
+                "starts;\n   a program that still uses this bot would then get nothing more."
+            )
+        return token, bot, is_new
+
+
+def _find(talk: Talk, base_url: str, token: str, bot: TelegramBot) -> str | None:
+    """Who writes to the bot now, confirmed by whoever sits here; None: nobody."""
+    talk.say(f"   Now send @{plain(bot.name)} any message ({SEARCH_SECONDS} seconds; Ctrl-C ends).")
+    deadline = time.monotonic() + SEARCH_SECONDS
+    asked: set[str] = set()
+    while (left := deadline - time.monotonic()) > 0 and len(asked) < MOST_OFFERED:
+        try:
+            wait = min(POLL_SECONDS, max(1, int(left)))
+            senders = waiting_senders(base_url, token, wait_seconds=wait)
+        except (Refused, Unreachable) as exc:
+            talk.say(f"   I can not look: {exc}.")
+            return None
+        new = _newest(senders, asked)
+        if new is None:
+            time.sleep(0.5)  # what waits is given at once, again and again
+            continue
+        asked.add(new.user_id)
+        if talk.sure(f"   {plain(new.name, 60)}, id {new.user_id}: is that you?", default=False):
+            return new.user_id
+    talk.say("   Nobody else has written.")
+    return None
+
+
+def _newest(senders: list[Sender], asked: set[str]) -> Sender | None:
+    """Of those that were not asked about: somebody may have written to the bot long ago."""
+    new = [sender for sender in senders if sender.user_id not in asked]
+    return max(new, key=lambda sender: sender.update_id, default=None)
