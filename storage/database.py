@@ -56,7 +56,7 @@ READER_PRAGMAS = (
 
 INDEX_TEXT = "INSERT INTO message_index (rowid, text) VALUES (?, ?)"
 # Taking out what is not in would spoil the index: it keeps no texts to compare with.
-_UNINDEX = (
+UNINDEX_TEXT = (
     "INSERT INTO message_index (message_index, rowid, text) SELECT 'delete', ?1, ?2"
     " WHERE EXISTS (SELECT 1 FROM message_index_docsize WHERE id = ?1)"
 )
@@ -157,7 +157,7 @@ class Transaction:
 
     def unindex(self, row_id: int, text: str) -> None:
         """Take this text (segmented, as it went in) out of the search index."""
-        self._texts.append((_UNINDEX, row_id, text))
+        self._texts.append((UNINDEX_TEXT, row_id, text))
 
     @property
     def indexed_count(self) -> int:
@@ -250,6 +250,10 @@ class Writer:
         burst, self._burst = self._burst, []
         if burst:
             self._queue.put(burst)
+
+    def now(self) -> float:
+        """`storage.store.Writing.now`."""
+        return self._clock.now()
 
     def trouble(self) -> str | None:
         """`storage.store.Writing.trouble`."""

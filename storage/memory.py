@@ -486,6 +486,33 @@ class MemoryStore:
     async def set_cursor(self, cursor: Cursor) -> None:
         self._mail.set_cursor(cursor)
 
+    # forgetting
+
+    async def holdings(self, owner: str) -> Holdings:
+        return self._forgetting.holdings(owner)
+
+    async def begin_forgetting(
+        self, owner: str, *, inbox_id: int | None = None, answer_to: Address | None = None
+    ) -> ForgetRequest:
+        return self._forgetting.begin(owner, inbox_id, answer_to)
+
+    async def forgetting(self) -> list[ForgetRequest]:
+        return self._forgetting.marks()
+
+    async def erase(self, owner: str) -> ForgetRequest:
+        return self._forgetting.erase(owner)
+
+    async def finish_forgetting(
+        self, owner: str, owed: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        return self._forgetting.finish(owner, owed)
+
+    async def clear_silent(self, before: float, *, conversations: int = 20) -> Cleared:
+        return self._forgetting.clear_silent(before, conversations)
+
+    async def clear_files(self, before: float) -> tuple[str, ...]:
+        return ()
+
     # archive
 
     async def search(

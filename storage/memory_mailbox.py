@@ -163,11 +163,9 @@ class MemoryMailbox:
             else:
                 self._inbox[item.id] = replace(item, record=_emptied(item.record), state="answered")
         platform, _, user_id = owner.partition(":")
-        self._quarantine = [
-            (*place, "", "erased") if place[0] == platform and user_id in raw + reason
-            else (*place, raw, reason)
-            for *place, raw, reason in self._quarantine
-        ]  # fmt: skip
+        for n, (where, bot_id, update_id, raw, reason) in enumerate(self._quarantine):
+            if where == platform and user_id in raw + reason:
+                self._quarantine[n] = (where, bot_id, update_id, "", "erased")
 
     def drop_conversation(self, conversation_id: str, turn_ids: Iterable[str], now: float) -> None:
         """It is deleted: its answers, and what it was told, but for what tells repeats."""

@@ -38,6 +38,22 @@ class MemoryNotes:
     def forget_note(self, place: str, number: int) -> Note | None:
         return self._notes.get(self._today(clean(place)), {}).pop(number, None)
 
+    def count_of(self, owner: str) -> int:
+        """How many are this person's, or were told in private."""
+        return sum(
+            place == owner or note.owner == owner
+            for place, notes in self._notes.items()
+            for note in notes.values()
+        )
+
+    def forget_person(self, owner: str) -> None:
+        """Take away all of those."""
+        self._last.pop(owner, None)
+        self._notes.pop(owner, None)
+        for notes in self._notes.values():
+            for number in [n for n, note in notes.items() if note.owner == owner]:
+                del notes[number]
+
     def places(self) -> set[str]:
         return set(self._last)
 

@@ -49,6 +49,13 @@ class MemoryPairings:
         asked = self._requests.pop((platform, user_id), None)
         return self._paired.pop((platform, user_id), None) is not None or asked is not None
 
+    def forget_person(self, platform: str, user_id: str) -> None:
+        """Whoever was let in stays so, without a name."""
+        self._requests.pop((platform, user_id), None)
+        person = self._paired.get((platform, user_id))
+        if person is not None:
+            self._paired[platform, user_id] = replace(person, shown_name="")
+
     def book(self) -> PairingBook:
         requests = sorted(
             self._requests.values(), key=lambda r: (r.asked_at, r.platform, r.user_id)

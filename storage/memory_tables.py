@@ -249,6 +249,10 @@ class MemoryTables:
 
     # rows
 
+    def tokens(self, message: Message) -> int:
+        """By the estimate that rows are stored with."""
+        return self._estimate(message)
+
     def append(self, segment: Segment, drafts: Iterable[Draft]) -> list[Row]:
         """Put messages at the end of the list."""
         stored = []

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from operator import add
 
+from agent.forgetting import TOMBSTONE
 from agent.messages import Message, MessageKind, arguments_of, text_of
 
 SEGMENTER = "1"
@@ -52,7 +53,7 @@ def indexable_text(message: Message, kind: MessageKind | None, origin_id: int | 
             for leaf in _leaves(arguments_of(call))
         )
         text = "\n".join((text, *given)).strip()
-    if not text or text.isspace():
+    if not text or text.isspace() or text == TOMBSTONE:
         return None
     limit = _TOOL_CHARS if message["role"] == "tool" else _TEXT_CHARS
     return text if len(text) <= limit else text[: limit // 2] + "\n" + text[-limit // 2 :]

@@ -70,11 +70,12 @@ from storage import (
     attachment_rows,
     changes,
     exchange,
+    forgetting,
     inbox,
-    leases,
     job_firing,
     job_runs,
     jobs,
+    leases,
     ledger,
     lineages,
     moving,
@@ -83,21 +84,22 @@ from storage import (
     previews,
     recovery,
     remembered,
+    retention,
     rewriting,
     search,
     sessions,
     taking_back,
     turns,
+    upkeep,
 )
 from storage import pairings as pairing
-    upkeep,
 from storage import prepared as shelf
 from storage.archive import A, Reading, SqlArchive, T
 from storage.database import Transaction
 from storage.migrate import identity
+from storage.upkeep import Examined
 
 _SHORTENING_TRIES = 5
-from storage.upkeep import Examined
 
 
 class Writing(Protocol):
@@ -119,8 +121,6 @@ class Writing(Protocol):
         """Why the last transaction failed, or the next one will; None: they do not."""
         ...
 
-    async def close(self) -> None:
-        """Finish what is queued and let go. May be called twice."""
     def now(self) -> float:
         """The time that a call is given now."""
         ...
@@ -134,6 +134,8 @@ class Writing(Protocol):
         """For how long nothing was written."""
         ...
 
+    async def close(self) -> None:
+        """Finish what is queued and let go. May be called twice."""
         ...
 
 
@@ -171,23 +173,6 @@ class SqlStore(SqlArchive):
     async def forget_note(self, place: str, number: int) -> Note | None:
         return await self._writing.write(notes.forget_note, place, number)
 
-    # conversations
-
-    async def conversation_for_key(self, session_key: str) -> Conversation | None:
-        return await self._quick.read(sessions.conversation_for_key, session_key)
-
-    async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._quick.read(sessions.conversation, conversation_id)
-
-    async def start_conversation(
-        self,
-        session_key: str,
-        owner: str,
-        prefix: SessionPrefix,
-        *,
-        end_reason: EndReason = "reset",
-    ) -> Session:
-        return await self._writing.write(
     # jobs
 
     async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
@@ -254,6 +239,23 @@ class SqlStore(SqlArchive):
     async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
         return await self._quick.read(jobs.failed_runs, since, limit)
 
+    # conversations
+
+    async def conversation_for_key(self, session_key: str) -> Conversation | None:
+        return await self._quick.read(sessions.conversation_for_key, session_key)
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        return await self._quick.read(sessions.conversation, conversation_id)
+
+    async def start_conversation(
+        self,
+        session_key: str,
+        owner: str,
+        prefix: SessionPrefix,
+        *,
+        end_reason: EndReason = "reset",
+    ) -> Session:
+        return await self._writing.write(
             sessions.start_conversation, session_key, owner, prefix, end_reason
         )
 
@@ -502,6 +504,37 @@ class SqlStore(SqlArchive):
     async def set_cursor(self, cursor: Cursor) -> None:
         await self._writing.write(inbox.set_cursor, cursor)
 
+    # forgetting
+
+    async def holdings(self, owner: str) -> Holdings:
+        return await self._reading.read(forgetting.holdings, owner)
+
+    async def begin_forgetting(
+        self, owner: str, *, inbox_id: int | None = None, answer_to: Address | None = None
+    ) -> ForgetRequest:
+        return await self._writing.write(forgetting.begin_forgetting, owner, inbox_id, answer_to)
+
+    async def forgetting(self) -> list[ForgetRequest]:
+        return await self._quick.read(forgetting.forgetting)
+
+    async def erase(self, owner: str) -> ForgetRequest:
+        return await self._writing.write_alone(forgetting.erase, owner)
+
+    async def finish_forgetting(
+        self, owner: str, owed: Sequence[OutboxDraft] = ()
+    ) -> tuple[OutboxItem, ...]:
+        return await self._writing.write(forgetting.finish_forgetting, owner, tuple(owed))
+
+    async def clear_silent(self, before: float, *, conversations: int = 20) -> Cleared:
+        now = self._writing.now()
+        return await self._writing.outside(retention.clear_silent, before, conversations, now)
+
+    async def clear_files(self, before: float) -> tuple[str, ...]:
+        named, upto = await self._reading.read(retention.named_files)
+        return await self._writing.write_alone(
+            retention.clear_files, before, frozenset(named), upto
+        )
+
     # files
 
     async def enter_file(self, file: StoredFile) -> StoredFile:
@@ -523,6 +556,23 @@ class SqlStore(SqlArchive):
 
     async def maintain(self) -> bool:
         return await self._writing.write_alone(search.maintain)
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long nothing was written."""
+        return self._writing.idle_seconds
+
+    async def mend(self, found: Examined) -> None:
+        """Make anew what a check found to be damaged and can be; StoreUnavailable: it can not."""
+        await self._writing.write_alone(upkeep.mend, found)
+
+    def condemn(self, reason: str) -> None:
+        """What is stored is damaged: writing on would spread it. `trouble` says the reason."""
+        self._writing.condemn(reason)
+
+    async def unused_bytes(self) -> tuple[int, int]:
+        """How much of the file nothing is in, and how long it is."""
+        return await self._quick.read(upkeep.unused_bytes)
 
     async def rewrite_file(self) -> bool:
         """Write the database anew, smaller, and empty its log; writes wait meanwhile.
@@ -556,20 +606,3 @@ class SqlStore(SqlArchive):
             await self._reading.close()
         finally:
             await self._writing.close()
-    @property
-    def idle_seconds(self) -> float:
-        """For how long nothing was written."""
-        return self._writing.idle_seconds
-
-    async def mend(self, found: Examined) -> None:
-        """Make anew what a check found to be damaged and can be; StoreUnavailable: it can not."""
-        await self._writing.write_alone(upkeep.mend, found)
-
-    def condemn(self, reason: str) -> None:
-        """What is stored is damaged: writing on would spread it. `trouble` says the reason."""
-        self._writing.condemn(reason)
-
-    async def unused_bytes(self) -> tuple[int, int]:
-        """How much of the file nothing is in, and how long it is."""
-        return await self._quick.read(upkeep.unused_bytes)
-

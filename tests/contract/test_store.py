@@ -10,6 +10,7 @@ import pytest
 from agent.store_ports import Store
 from storage.memory import MemoryStore
 from storage.sqlite import open_store
+from tests.contract.forgetting_suite import ForgettingContract, RetentionContract
 from tests.contract.inbox_suite import InboxContract, SeveralRowsContract
 from tests.contract.jobs_suite import JobsContract
 from tests.contract.ledger_suite import LedgerContract
@@ -43,6 +44,8 @@ class StoreContract(
     PreviewContract,
     RememberedContract,
     NotesContract,
+    ForgettingContract,
+    RetentionContract,
     JobsContract,
 ):
     """All of it."""

@@ -1,0 +1,116 @@
+"""Owns `agent.forgetting.Forgetting` in SQL: from the stored wish to the last row."""
+
+# ruff: noqa: D103 - a function without docstring is the port's method of that name
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from agent.forgetting import ForgetRequest, Holdings
+from agent.mail import Address, OutboxDraft, OutboxItem
+from storage import forgetting_lists as lists
+from storage import forgetting_rest as rest
+from storage import inbox, outbox, sessions
+from storage.codec import clean
+from storage.database import Transaction
+from storage.faultpoint import faultpoint
+from storage.search import index
+
+_MARK = "forgetting "
+"""In front of a person, among the facts."""
+_PLACES = (
+    "SELECT DISTINCT session_key FROM conversations WHERE session_key <> '' AND id IN"
+    " (SELECT value FROM json_each(?1)) UNION SELECT session_key FROM turns WHERE owner = ?2"
+    " AND state IN ('running', 'interrupted', 'crashed') ORDER BY 1"
+)
+
+
+def holdings(db: sessions.Reader, owner: str) -> Holdings:
+    owner = clean(owner)
+    return _holdings(db, owner, lists.find(db, owner))
+
+
+def _holdings(db: sessions.Reader, owner: str, found: lists.Found) -> Holdings:
+    notes, files, jobs = rest.counts(db, owner)
+    ids = (*found.own, *found.shared)
+    places = db.execute(_PLACES, (json.dumps(ids), owner)).fetchall()
+    return Holdings(
+        messages=found.own_rows + len(found.choice.originals),
+        conversations=len(found.own),
+        shared=len(found.shared),
+        notes=notes,
+        files=files,
+        jobs=jobs,
+        keys=tuple(row[0] for row in places),
+        conversation_ids=ids,
+    )
+
+
+def begin_forgetting(
+    tx: Transaction, owner: str, inbox_id: int | None, answer_to: Address | None
+) -> ForgetRequest:
+    owner = clean(owner)
+    if inbox_id is not None:
+        inbox.answer_inbox(tx, (inbox_id,), ())
+    known = _mark(tx, owner)
+    if known is not None:
+        return known
+    (newest,) = tx.execute("SELECT coalesce(max(id), 0) FROM inbox").fetchone()
+    request = ForgetRequest(owner, newest if inbox_id is None else inbox_id, answer_to)
+    _put(tx, request)
+    faultpoint("begin_forgetting.marked")
+    return request
+
+
+def forgetting(db: sessions.Reader) -> list[ForgetRequest]:
+    query = "SELECT value FROM facts WHERE name GLOB ? ORDER BY name"
+    return [ForgetRequest.loaded(row[0]) for row in db.execute(query, (f"{_MARK}*",))]
+
+
+def erase(tx: Transaction, owner: str) -> ForgetRequest:
+    owner = clean(owner)
+    request = _mark(tx, owner)
+    if request is None:
+        raise LookupError(f"nobody asked to forget {owner}")
+    if request.erased is not None:
+        return request
+    found = lists.find(tx, owner)
+    erased = _holdings(tx, owner, found)
+    rest.clear_outbox(tx, owner, found.own)
+    gone = found.choice.row_ids
+    for conversation_id in found.shared:
+        rest.clear_title(tx, owner, conversation_id)
+    lists.silence(tx, gone)
+    for conversation_id, first in found.choice.first.items():
+        lists.go_on_behind(tx, conversation_id, first, gone)
+    for conversation_id in found.own:
+        lists.empty_out(tx, conversation_id)
+    rest.end_turns(tx, owner)
+    rest.clear_inbox(tx, owner, request.upto_inbox_id)
+    file_names = rest.clear_things(tx, owner)
+    # Its segments hold the words of what was taken out of it: it is made anew from nothing.
+    index.begin_rebuild(tx)
+    request = request.gone(erased, file_names)
+    _put(tx, request)
+    faultpoint("erase.marked")
+    return request
+
+
+def finish_forgetting(
+    tx: Transaction, owner: str, owed: Sequence[OutboxDraft]
+) -> tuple[OutboxItem, ...]:
+    struck = tx.execute("DELETE FROM facts WHERE name = ?", (_MARK + clean(owner),))
+    faultpoint("finish_forgetting.struck")
+    return outbox.owe_all(tx, owed, None, None) if struck.rowcount else ()
+
+
+def _mark(tx: Transaction, owner: str) -> ForgetRequest | None:
+    found = tx.execute("SELECT value FROM facts WHERE name = ?", (_MARK + owner,)).fetchone()
+    return None if found is None else ForgetRequest.loaded(found[0])
+
+
+def _put(tx: Transaction, request: ForgetRequest) -> None:
+    tx.execute(
+        "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)",
+        (_MARK + request.owner, request.dumped()),
+    )
