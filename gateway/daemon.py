@@ -16,6 +16,7 @@ from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.daemon_parts import Parts
 from gateway.exchange import ImportDesk
 from gateway.monitoring.http import Facts
+from gateway.monitoring.readiness import Readiness
 from gateway.reloading import Reloads
 from gateway.tasks import TaskOwner, spawn, wait_all
 from gateway.upkeep import keep_up
@@ -57,6 +58,8 @@ class Daemon:
             handlers["reload"] = self._answer_reload
         if parts.pairing is not None:
             handlers["pair"] = parts.pairing.serve
+        if parts.overview is not None:
+            handlers["top"] = self._answer_top
         if parts.plugin_rows is not None:
             handlers["plugins"] = self._answer_plugins
         self._control = ControlServer(parts.control_path, handlers)
@@ -76,11 +79,14 @@ class Daemon:
             return CLEAN if code == RESTART_WANTED and self._stop.is_set() else code
 
     def status(self) -> dict[str, Any]:
-        """What ``posthouse status`` prints."""
+        """What ``posthouse status`` prints, but for what the store has to be asked for."""
+        how = self._readiness()
         return {
             "home": str(self._parts.home),
             "version": __version__,
-            "ready": self.ready,
+            "ready": how.ready,
+            "state": how.state,
+            "reasons": list(how.reasons),
             "platforms": {
                 name: {"state": s.state.value, "reason": s.reason}
                 for name, s in self._parts.supervisor.status.items()
@@ -97,12 +103,19 @@ class Daemon:
         trouble = self._parts.store.trouble()
         return details if trouble is None else {"STORE TAKES NOTHING": trouble, **details}
 
+    def _readiness(self) -> Readiness:
+        if self._parts.overview is None:
+            return Readiness(self.ready, "ready" if self.ready else "starting")
+        return self._parts.overview.readiness(started=self.ready)
+
     def stop(self) -> None:
         """As SIGTERM."""
         self._stop.set()
 
     async def _startup(self) -> None:
         parts = self._parts
+        if parts.overview is not None:
+            parts.overview.start()
         # Before any platform hands in something new: what is owed, cut off, waiting.
         await parts.recovery.run()
         if not any(p is parts.console for p in parts.supervisor.platforms):
@@ -122,6 +135,8 @@ class Daemon:
         self.ready = not parts.supervisor.hopeless
         if self.ready:
             self._watchdog.ready()
+        if parts.overview is not None:
+            parts.overview.settled()
         self._tasks.spawn(self._watchdog.feed(), name="watchdog")
         self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
         if parts.reloads is not None:
@@ -134,13 +149,13 @@ class Daemon:
             self._tasks.spawn(work(), name=f"beside {number}")
         if parts.http is not None and parts.metrics is not None:
             facts = Facts(
-                lambda: self.ready,
+                self._readiness,
                 self._platform_states,
                 parts.metrics.text,
                 parts.store.trouble,
+                parts.overview.refresh if parts.overview is not None else None,
             )
             self._tasks.spawn(parts.http.serve(facts), name="http")
-            self._tasks.spawn(parts.metrics.watch_loop(), name="event loop watch")
 
     def _platform_states(self) -> dict[str, str]:
         return {n: s.state.value for n, s in self._parts.supervisor.status.items()}
@@ -208,6 +223,8 @@ class Daemon:
         # What plugins do at the end may still ask the model.
         await self._let_go(parts.model.aclose(), "model")
         await self._let_go(parts.store.close(), "store")
+        if parts.overview is not None:
+            parts.overview.stop()
         log.info(
             "stopped",
             extra={
@@ -220,7 +237,17 @@ class Daemon:
     async def _answer_status(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        await send_line(writer, self.status())
+        overview = self._parts.overview
+        numbers = await overview.status() if overview is not None else {}
+        await send_line(writer, {**self.status(), **numbers})
+
+    async def _answer_top(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        assert self._parts.overview is not None
+        status = self.status()
+        status.pop("details")
+        await send_line(writer, {**status, **await self._parts.overview.top()})
 
     async def _reload_when_told(self, reloads: Reloads) -> None:
         """Signals that come while one is under way are one more."""

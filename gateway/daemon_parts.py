@@ -18,6 +18,7 @@ from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
 from gateway.monitoring.http import HttpFace
 from gateway.monitoring.metrics import Metrics
+from gateway.monitoring.overview import Overview
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.contract import Intake, Platform
 from gateway.reloading import Reloads
@@ -58,6 +59,8 @@ class Parts:
     http: HttpFace | None = None
     metrics: Metrics | None = None
     """What the HTTP endpoint shows."""
+    overview: Overview | None = None
+    """How all of it is, in numbers."""
     details: Callable[[], dict[str, str]] = dict
     """For ``status``: more about it, as shown text."""
     take_in: TakeIn | None = None

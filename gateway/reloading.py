@@ -57,6 +57,8 @@ class Reloads:
         """``source``: where it came from; None: from nowhere that could be read again."""
         self._started = started
         self._config = started.config
+        self.counts = {"taken over": 0, "refused": 0}
+        """Of reloads, by what came of them."""
         self._source = source
         self._last = started.file
         self._clock = clock
@@ -139,6 +141,7 @@ class Reloads:
         raise ConfigError([f"{before.name}: is still being written; reload again"])
 
     def _refused(self, problems: Sequence[str]) -> Reload:
+        self.counts["refused"] += 1
         self._errors = tuple(problems)
         for line in problems:
             log.error("the configuration was not reloaded: %s", line)
@@ -161,6 +164,7 @@ class Reloads:
                 failed |= concerned
         if failed:  # the next reload tries again
             self._config = with_paths(self._config, before, frozenset(failed))
+        self.counts["taken over"] += 1
         self._last, self._errors = reading.file, ()
         applied = tuple(p for p in changed if p in live - failed)
         self._waiting = (

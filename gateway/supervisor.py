@@ -109,6 +109,15 @@ class Supervisor:
         return {charge.name: charge.status for charge in self._charges}
 
     @property
+    def troubled_seconds(self) -> dict[str, float]:
+        """By platform name: since when it does not work; 0: it does."""
+        now = self._clock.monotonic()
+        return {
+            charge.name: 0.0 if charge.troubled_since is None else now - charge.troubled_since
+            for charge in self._charges
+        }
+
+    @property
     def failed(self) -> bool:
         """At least one platform needs the operator."""
         return any(s.state is PlatformState.FAILED_CONFIG for s in self.status.values())

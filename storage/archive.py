@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
 from agent.attachments import StoredFile
+from agent.census import Census
 from agent.exchange.records import Portable
 from agent.ledger import LedgerLine, LedgerScope
 from agent.lineages import UsageTotals
@@ -14,6 +15,7 @@ from agent.messages import Row
 from agent.sessions import Conversation, Hit, SearchScope, Session, SessionInfo
 from agent.simulation.recording import RowSize
 from storage import attachment_rows, exchange, ledger, lineages, search, sessions, sizes
+from storage.census import census
 
 A = TypeVarTuple("A")
 T = TypeVar("T")
@@ -65,6 +67,10 @@ class SqlArchive:
 
     async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
         return await self._reading.read(sessions.session_infos, tuple(session_ids))
+
+    async def census(self, now: float, day_began_at: float) -> Census:
+        """What waits, and what the day brought."""
+        return await self._reading.read(census, now, day_began_at)
 
     async def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
         return await self._reading.read(lineages.openings, tuple(conversation_ids))

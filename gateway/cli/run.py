@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from agent.clock import SystemClock
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.leaving import leave_soon
@@ -25,9 +26,13 @@ from gateway.config.environment import (
 from gateway.config.models import Config
 from gateway.config.reading import Reading, Source
 from gateway.control import ask, connect, read_line, send_line, socket_path
+from gateway.crashes.catching import caught
+from gateway.crashes.runs import recorded
+from gateway.crashes.shelf import CrashShelf
 from gateway.home_lock import claimed
 from gateway.installation import check_installation
-from gateway.logs import set_up
+from gateway.logs import Redactor, set_up
+from gateway.logs.redaction import named_like_secrets
 from gateway.platforms.console.adapter import StandardStreams, standard_streams
 
 if TYPE_CHECKING:
@@ -79,15 +84,23 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
             _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
         return asyncio.run(_attach(socket))
     console = chat or _console_wanted(config, secrets, env)
-    set_up_log = partial(_log, source=source, quiet=chat or (console and person), hidden=set())
+    hidden = set(named_like_secrets(env))
+    set_up_log = partial(_log, source=source, quiet=chat or (console and person), hidden=hidden)
     set_up_log(reading)
-    with claimed(home.path, home.lock):
+    now = SystemClock().now
+    crashes = CrashShelf(home.path, lambda text: Redactor(hidden)(text), now)
+    with (
+        claimed(home.path, home.lock),
+        recorded(home.path, now) as record,
+        caught(crashes, process=arguments.is_process),
+    ):
         if console and person:
             _introduce(config, secrets, home, reading.file.path, chat=chat)
         with _tidy_output(config), asyncio.Runner() as runner:
             code = runner.run(
-                _serve(reading, source, set_up_log, env, console, chat, decorate_store)
+                _serve(reading, source, set_up_log, env, console, chat, crashes, decorate_store)
             )
+            record.ended(code)
             if arguments.is_process:
                 leave_soon(code)  # the runner's end waits for names that are still looked up
             return code
@@ -105,6 +118,7 @@ async def _serve(
     env: Mapping[str, str],
     console: bool,
     only_console: bool,
+    crashes: CrashShelf,
     decorate_store: StoreDecorator | None,
 ) -> int:
     # Inside: the composition brings the database driver and, where they are on, the SDKs.
@@ -124,6 +138,7 @@ async def _serve(
         source=source,
         file=reading.file,
         set_up_log=set_up_log,
+        crashes=crashes,
     )
     daemon = await build_daemon(config, around, decorate_store=decorate_store)
     try:

@@ -139,6 +139,11 @@ class Lanes:
             oldest_seconds=now - waiting[0].put_at if waiting else 0.0,
         )
 
+    def views(self) -> list[tuple[str, LaneView]]:
+        """All that are open, by key; what has run longest comes first."""
+        found = [(key, self.view(key)) for key in self._lanes]
+        return sorted(found, key=lambda each: -each[1].running_seconds)
+
     def busy(self, key: str) -> bool:
         """Is a job running?"""
         return self.running(key) is not None

@@ -44,7 +44,10 @@ def set_up(
     handler.addFilter(FloodGate())
     root = logging.getLogger()
     for old in list(root.handlers):
-        root.removeHandler(old)
+        if isinstance(old, StreamLines | logging.StreamHandler):  # others' lines, or ours of before
+            root.removeHandler(old)
+        if isinstance(old, StreamLines):
+            old.close()
     root.addHandler(handler)
     root.setLevel(level)
     for name in _NOISY:

@@ -12,13 +12,14 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.llm.background import in_daemon_thread
 from gateway.loopback import LOCAL_NAMES, address_of, is_loopback
 from gateway.monitoring.exposition import CONTENT_TYPE
+from gateway.monitoring.readiness import Readiness
 
 if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is switched on
     from aiohttp import web
@@ -48,12 +49,14 @@ class HttpSettings:
 class Facts:
     """What it shows."""
 
-    ready: Callable[[], bool]
+    readiness: Callable[[], Readiness]
     platforms: Callable[[], dict[str, str]]
     """Name → state."""
     metrics: Callable[[], str]
     store_trouble: Callable[[], str | None] = lambda: None
     """Why nothing can be stored; None: it can."""
+    refresh: Callable[[], Awaitable[None]] | None = None
+    """Awaited before the metrics are read."""
 
 
 class HttpFace:
@@ -146,6 +149,8 @@ class _Pages:
             return self._text("there is /healthz, /readyz and /metrics", 404)
         if request.method != "GET":
             return self._text("only GET", 405, Allow="GET")
+        if request.path == "/metrics" and self._facts.refresh is not None:
+            await self._facts.refresh()
         return page()
 
     def _health(self) -> web.Response:
@@ -155,10 +160,14 @@ class _Pages:
         return self._text("ok")  # the process is there, and its event loop came round to this
 
     def _readiness(self) -> web.Response:
-        trouble = self._facts.store_trouble()
-        ready = self._facts.ready() and trouble is None
-        state = {"ready": ready, "platforms": self._facts.platforms()}
-        body = json.dumps(state if trouble is None else {**state, "store": trouble})
+        how, trouble = self._facts.readiness(), self._facts.store_trouble()
+        ready = how.ready and trouble is None
+        state: dict[str, Any] = {"ready": ready, "platforms": self._facts.platforms()}
+        if trouble is not None:
+            state["store"] = trouble
+        if how.reasons:
+            state["reasons"] = list(how.reasons)
+        body = json.dumps(state)
         return self._response(body, 200 if ready else 503, "application/json; charset=utf-8")
 
     def _metrics(self) -> web.Response:

@@ -24,7 +24,16 @@ from gateway.monitoring.metrics import Metrics
 class MeteredModel:
     """Another `agent.ports.LanguageModel`, and what it takes."""
 
-    def __init__(self, model: LanguageModel, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        on_usage: Callable[[Usage], None] = lambda usage: None,
+    ) -> None:
+        """``on_usage`` is told of each answer, where it was asked for."""
+        self._on_usage = on_usage
         self._model = model
         self._metrics = metrics
         self._clock = clock
@@ -44,6 +53,8 @@ class MeteredModel:
         hour = usage.cache_write_tokens if request.cache_ttl == "1h" else 0
         usage = replace(usage, model=model, cache_write_1h_tokens=hour)
         self._metrics.answered(usage, request.purpose, self._clock.monotonic() - started)
+        if request.purpose == "turn":
+            self._on_usage(usage)
         if response.cleared_tokens:
             self._metrics.cleared.add(model, by=response.cleared_tokens)
         return response

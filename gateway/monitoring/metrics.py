@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from agent.ports import Clock, CompactionResult, CompactionTrigger, Usage
 from agent.prices import PriceTable
@@ -19,9 +20,18 @@ from gateway.monitoring.exposition import Counter, Gauge, Histogram, Metric, exp
 
 TURN_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 CALL_SECONDS = (0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-LAG_EVERY_SECONDS = 5.0
-LAG_SAMPLES = 12
-"""A minute of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastCompression:
+    """How one went."""
+
+    at: float
+    trigger: str
+    outcome: str
+    tokens_before: int
+    tokens_after: int
+
 
 PlatformStates = Callable[[], Mapping[str, str]]
 
@@ -33,7 +43,6 @@ class Metrics:
         self._clock = clock
         self._prices = prices
         self._started = clock.monotonic()
-        self._lags: deque[float] = deque(maxlen=LAG_SAMPLES)
         self.turns = Counter("posthouse_turns_total", "Turns that ended, by outcome.", ("outcome",))
         self.turn_seconds = Histogram(
             "posthouse_turn_seconds", "How long turns took.", TURN_SECONDS
@@ -97,18 +106,13 @@ class Metrics:
             Gauge(
                 "posthouse_prompt_cache_hit_ratio",
                 "Share of all prompt tokens of turns that came from the cache, since the start.",
-                self._hit_ratio,
+                self.cache_share,
             ),
             self.cache_misses,
             self.cleared,
             self.compressions,
             self.compressed_before,
             self.compressed_after,
-            Gauge(
-                "posthouse_event_loop_lag_seconds",
-                "The longest that the event loop was late, of the last minute.",
-                lambda: max(self._lags, default=None),
-            ),
             Gauge("posthouse_uptime_seconds", "Since the start.", self._uptime),
             Gauge(
                 "process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes
@@ -120,6 +124,8 @@ class Metrics:
             ),
         ]
         self._read_tokens = self._cached_tokens = 0
+        self._compressed = 0
+        self._last_compression: LastCompression | None = None
 
     def watch(
         self,
@@ -161,6 +167,10 @@ class Metrics:
                 ("platform", "state"),
             ),
         ]
+
+    def add(self, metrics: Iterable[Metric]) -> None:
+        """Metrics that others own."""
+        self._metrics += metrics
 
     def text(self) -> str:
         """All of it, for Prometheus."""
@@ -215,18 +225,22 @@ class Metrics:
             mode = str(manifest.get("mode") or "engine")
             self.compressed_before.add(by=result.tokens_before)
             self.compressed_after.add(by=result.tokens_after)
+            self._compressed += 1
         self.compressions.add(trigger, result.outcome, mode)
+        self._last_compression = LastCompression(
+            self._clock.now(), trigger, result.outcome, result.tokens_before, result.tokens_after
+        )
 
-    # what is measured
+    def compressed_count(self) -> int:
+        """Compressions that were done since the start."""
+        return self._compressed
 
-    async def watch_loop(self) -> None:
-        """Measure how late the event loop is, for ever, until cancelled."""
-        while True:
-            before = self._clock.monotonic()
-            await self._clock.sleep(LAG_EVERY_SECONDS)
-            self._lags.append(max(0.0, self._clock.monotonic() - before - LAG_EVERY_SECONDS))
+    def last_compression(self) -> dict[str, Any] | None:
+        """How the newest one since the start went; None: there was none."""
+        return None if self._last_compression is None else asdict(self._last_compression)
 
-    def _hit_ratio(self) -> float | None:
+    def cache_share(self) -> float | None:
+        """Of all prompt tokens of turns; None: there were none yet."""
         return self._cached_tokens / self._read_tokens if self._read_tokens else None
 
     def _uptime(self) -> float:

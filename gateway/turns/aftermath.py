@@ -18,7 +18,7 @@ class Aftermath:
     companions: Companions
     on_over: Callable[[str], None]
     """Told of each conversation whose turn has ended."""
-    on_ended: Callable[[str, float], None]
+    on_ended: Callable[[Task, Ending, float], None]
     """Told how each turn ended, and how many seconds it took."""
     on_answered: Callable[[str, TurnResult], None]
     """Told of each that came to its normal end, when its answer is handed over."""
@@ -26,7 +26,7 @@ class Aftermath:
     async def of(self, task: Task, ending: Ending, seconds: float) -> None:
         """Tell them."""
         report(ending, seconds)
-        self.on_ended(ending.outcome, seconds)
+        self.on_ended(task, ending, seconds)
         self.on_over(task.ticket.conversation_id)
         if ending.outcome == "done" and ending.result is not None:
             self.on_answered(task.ticket.conversation_id, ending.result)

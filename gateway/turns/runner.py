@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -77,8 +77,9 @@ class TurnRunner:
         settings: TurnSettings | None = None,
         approver_for: ApproverFor | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
-        on_ended: Callable[[str, float], None] = lambda outcome, seconds: None,
+        on_ended: Callable[[Task, Ending, float], None] = lambda task, ending, seconds: None,
         on_answered: Callable[[str, TurnResult], None] = lambda conversation_id, result: None,
+        shown_as_running: Callable[[Task], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Take the parts.
 
@@ -88,6 +89,7 @@ class TurnRunner:
         ``approver_for``: whom tools ask before they act; None: nobody, so they do not.
         ``previews``: shows answers while they are written; None: nothing does.
         ``on_over``, ``on_ended``, ``on_answered``: see `Aftermath`.
+        ``shown_as_running``: entered while a turn runs.
         """
         self._sessions = sessions
         self._lineages = lineages
@@ -105,6 +107,7 @@ class TurnRunner:
         companions = companions or Companions((), sessions, prefix_for)
         self._aftermath = Aftermath(companions, on_over, on_ended, on_answered)
         self._settings = settings or TurnSettings()
+        self._shown_as_running = shown_as_running
         self._beginning = Beginning(
             sessions,
             mailbox,
@@ -201,8 +204,11 @@ class TurnRunner:
 
     async def _carry(self, task: Task, load: Load) -> None:
         ticket, platform = task.ticket, task.address.platform
-        with about(
-            conversation_id=ticket.conversation_id, turn_id=ticket.turn_id, platform=platform
+        with (
+            about(
+                conversation_id=ticket.conversation_id, turn_id=ticket.turn_id, platform=platform
+            ),
+            self._shown_as_running(task),
         ):
             await self._carry_on(task, load)
 

@@ -51,6 +51,7 @@ from gateway.wiring.ground import Ground
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
 from gateway.wiring.mcp import let_go as let_go_of_servers
 from gateway.wiring.models import build_model, check_model, missing_native
+from gateway.wiring.overview import TakeCensus, build_overview
 from gateway.wiring.platforms import (
     build_platforms,
     build_policies,
@@ -117,6 +118,7 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
+            census=opened.census,
             plugins=plugins,
             servers=servers,
         )
@@ -137,6 +139,7 @@ def assemble(
     attachments: Attachments,
     tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
+    census: TakeCensus | None = None,
     plugins: Plugins | None = None,
     servers: ServerPlan | None = None,
 ) -> Daemon:
@@ -182,6 +185,7 @@ def assemble(
         without_signs={CONSOLE},
     )
     _watch(books.metrics, inward, outward, background, supervisor)
+    overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)
     report.say_at_start(policies)
     return Daemon(
@@ -206,6 +210,7 @@ def assemble(
             http=_http(config),
             metrics=books.metrics,
             warm_up=partial(_warm_up, model, answering, tidy_files),
+            overview=overview,
             details=report.details,
             take_in=take_in,
             pairing=PairingOffice(

@@ -9,6 +9,7 @@ from typing import Any
 from agent.media.transcription import Transcriber
 from gateway.config.environment import Home, Secrets
 from gateway.config.reading import FileText, Reading, Source
+from gateway.crashes.shelf import CrashShelf
 from gateway.platforms.console.adapter import Terminal
 
 
@@ -27,6 +28,8 @@ class Surroundings:
     """Sections of config.yaml that are named after plugins, as they stand."""
     transcriber: Transcriber | None = None
     """Hears voice messages; None: they are files like others. For plugins."""
+    crashes: CrashShelf | None = None
+    """Where reports of crashes are put; None: nowhere."""
     source: Source | None = None
     """Where the configuration comes from, to be read again; None: from nowhere."""
     file: FileText = field(default_factory=lambda: FileText(None))

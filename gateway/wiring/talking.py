@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 from agent.mail import Address
-from agent.ports import Clock
+from agent.ports import Clock, Usage
 from agent.sessions import session_key
 from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
@@ -22,6 +23,7 @@ from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
 from gateway.monitoring.self_report import SelfReport
+from gateway.monitoring.turn_board import PastTurn
 from gateway.platforms.console.adapter import ConsolePlatform
 from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -30,7 +32,8 @@ from gateway.restarting import RestartDesk
 from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.runner import TurnRunner
-from gateway.turns.settling import Settling
+from gateway.turns.settling import Ending, Settling
+from gateway.turns.task import Task
 from gateway.wiring.answering import Answering, Background, Books, build_loop
 from gateway.wiring.ground import Ground
 
@@ -210,4 +213,20 @@ def _running(books: Books, task: Task) -> AbstractContextManager[None]:
 
 def _turn_over(books: Books, clock: Clock, task: Task, ending: Ending, seconds: float) -> None:
     books.metrics.turn_ended(ending.outcome, seconds)
-    books.board.over(past_turn(task, ending, seconds, clock.now()))
+    result = ending.result
+    total = result.total if result is not None else Usage()
+    books.board.over(
+        PastTurn(
+            ended_at=clock.now(),
+            platform=task.address.platform,
+            conversation_id=task.ticket.conversation_id,
+            outcome=ending.outcome,
+            seconds=round(seconds, 3),
+            requests=result.model_calls if result is not None else 0,
+            tool_calls=result.tool_calls if result is not None else 0,
+            compactions=result.compactions if result is not None else 0,
+            prompt_tokens=total.prompt_tokens,
+            cache_read_tokens=total.cache_read_tokens,
+            output_tokens=total.output_tokens,
+        )
+    )

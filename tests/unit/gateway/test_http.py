@@ -14,6 +14,7 @@ import pytest
 
 from gateway.config.models import Config
 from gateway.monitoring.http import MOST_CONNECTIONS, Facts, HttpFace, HttpSettings, is_allowed_host
+from gateway.monitoring.readiness import Readiness
 
 OPEN_SECONDS = 20.0
 
@@ -25,6 +26,8 @@ class Scene:
     settings: HttpSettings = field(default_factory=lambda: HttpSettings(port=0))
     ready: bool = True
     states: dict[str, str] = field(default_factory=lambda: {"telegram": "running"})
+    reasons: tuple[str, ...] = ()
+    refreshed: int = 0
     trouble: str | None = None
     metrics: str = "# HELP a Help.\n# TYPE a gauge\na 1\n"
 
@@ -33,8 +36,15 @@ class Scene:
 
     def facts(self) -> Facts:
         return Facts(
-            lambda: self.ready, lambda: self.states, lambda: self.metrics, lambda: self.trouble
+            lambda: Readiness(self.ready, "ready" if self.ready else "not ready", self.reasons),
+            lambda: self.states,
+            lambda: self.metrics,
+            lambda: self.trouble,
+            self.refresh,
         )
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[int]:
@@ -91,11 +101,16 @@ async def test_the_three_pages() -> None:
         assert json.loads(readiness.body) == {"ready": True, "platforms": {"telegram": "running"}}
         shown = await ask(port, "/metrics")
         assert shown.body == scene.metrics
+        assert scene.refreshed == 1  # what the store says is asked anew, and only for the numbers
         assert shown.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         scene.ready = False
         scene.states = {"telegram": "retrying"}
+        scene.reasons = ("telegram retrying for 90 s: no route",)
         readiness = await ask(port, "/readyz")
-        assert (readiness.status, json.loads(readiness.body)["ready"]) == (503, False)
+        assert (readiness.status, json.loads(readiness.body)) == (
+            503,
+            {"ready": False, "platforms": scene.states, "reasons": [scene.reasons[0]]},
+        )
         assert (await ask(port, "/healthz")).status == 200
     assert scene.face.where() == "closed"
 
@@ -253,7 +268,7 @@ async def test_facts_that_break_are_an_error_of_that_page_only(
         raise RuntimeError("a gauge broke")
 
     face = scene.face
-    facts = Facts(lambda: True, dict, broken)
+    facts = Facts(lambda: Readiness(True, ""), dict, broken)
     scene.facts = lambda: facts  # type: ignore[method-assign]
     async with scene.open() as port:
         reply = await ask(port, "/metrics")

@@ -26,7 +26,7 @@ from gateway.monitoring.exposition import (
     number,
 )
 from gateway.monitoring.metered import MeteredModel
-from gateway.monitoring.metrics import LAG_EVERY_SECONDS, Metrics, resident_bytes
+from gateway.monitoring.metrics import Metrics, resident_bytes
 from tests.fakes.clock import FakeClock
 from tests.fakes.exposition import read_exposition
 from tests.fakes.platform import inbound
@@ -220,17 +220,6 @@ def test_compressions_by_trigger_outcome_and_mode(metrics: Metrics) -> None:
         assert value(metrics, name, trigger=trigger, outcome=outcome, mode=mode) == 1
     assert value(metrics, "posthouse_compressed_tokens_before_total") == 18_000
     assert value(metrics, "posthouse_compressed_tokens_after_total") == 2_000
-
-
-async def test_a_late_event_loop_shows(metrics: Metrics, clock: FakeClock) -> None:
-    watch = asyncio.ensure_future(metrics.watch_loop())
-    await asyncio.sleep(0)
-    await clock.advance(LAG_EVERY_SECONDS)
-    assert value(metrics, "posthouse_event_loop_lag_seconds") == 0
-    clock._monotonic += LAG_EVERY_SECONDS + 0.75  # the loop did not come round meanwhile
-    await clock.advance(0.001)
-    assert value(metrics, "posthouse_event_loop_lag_seconds") == pytest.approx(0.75, abs=0.01)
-    watch.cancel()
 
 
 def test_memory(tmp_path: Path) -> None:

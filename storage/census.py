@@ -1,0 +1,82 @@
+"""Owns the census in SQL: what waits, and what the day brought."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+
+from agent.census import Census
+
+MOST_TURNS = 20_000
+MOST_SESSIONS = 5_000
+"""Looked at for a day, from the newest on: a number for a person's eyes must not take long."""
+
+
+def census(connection: sqlite3.Connection, now: float, day_began_at: float) -> Census:
+    """As of ``now``; the day began at that time."""
+    inbox_new, inbox_oldest = connection.execute(
+        "SELECT count(*), min(received_at) FROM inbox WHERE state = 'new'"
+    ).fetchone()
+    owed, owed_oldest, in_doubt = connection.execute(
+        "SELECT count(*), min(created_at), coalesce(sum(state = 'unknown'), 0) FROM outbox"
+        " WHERE state IN ('planned', 'sending', 'unknown')"
+    ).fetchone()
+    compressions, compressed_at = _compressions(connection, day_began_at)
+    return Census(
+        inbox_new=inbox_new,
+        inbox_oldest_at=inbox_oldest,
+        quarantined=_quarantined(connection),
+        owed=owed,
+        owed_oldest_at=owed_oldest,
+        in_doubt=in_doubt,
+        turns=_turns(connection, day_began_at),
+        compressions=compressions,
+        compressed_at=compressed_at,
+        cooling_down=_cooling_down(connection, now),
+    )
+
+
+def _quarantined(connection: sqlite3.Connection) -> int:
+    """Of the newest rows: there is no index on it, and old ones are nobody's news."""
+    row = connection.execute(
+        "SELECT count(*) FROM (SELECT state FROM inbox ORDER BY id DESC LIMIT 1000)"
+        " WHERE state = 'quarantined'"
+    ).fetchone()
+    return int(row[0])
+
+
+def _turns(connection: sqlite3.Connection, since: float) -> dict[str, int]:
+    # In the order in which they were begun; the table's ids say nothing about time.
+    newest = connection.execute(
+        "SELECT state, started_at FROM turns ORDER BY rowid DESC LIMIT ?", (MOST_TURNS,)
+    )
+    found: Counter[str] = Counter()
+    for state, started_at in newest:
+        if started_at < since:
+            break
+        found[state] += 1
+    return dict(found)
+
+
+def _compressions(connection: sqlite3.Connection, since: float) -> tuple[int, float | None]:
+    newest = connection.execute(
+        "SELECT started_at FROM sessions WHERE link = 'continuation' ORDER BY serial DESC LIMIT ?",
+        (MOST_SESSIONS,),
+    )
+    count, latest = 0, None
+    for (started_at,) in newest:
+        latest = started_at if latest is None else latest
+        if started_at < since:
+            break
+        count += 1
+    return count, latest
+
+
+def _cooling_down(connection: sqlite3.Connection, now: float) -> int:
+    row = connection.execute(
+        "SELECT count(*) FROM (SELECT ended_at, compression FROM sessions"
+        " ORDER BY serial DESC LIMIT ?) WHERE ended_at IS NULL"
+        " AND json_extract(compression, '$.cooldown_until') > ?",
+        (MOST_SESSIONS, now),
+    ).fetchone()
+    return int(row[0])
