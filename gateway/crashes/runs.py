@@ -32,7 +32,7 @@ def runs(home: Path) -> list[Run]:
     try:
         with (home / _NAME).open("rb") as file:
             found = json.loads(file.read(_MOST_BYTES))
-        return [_run(each) for each in found]
+        return [_run(dict(each)) for each in found]
     except (OSError, ValueError, TypeError, KeyError):
         return []
 
