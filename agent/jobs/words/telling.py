@@ -1,0 +1,97 @@
+"""Owns how times and schedules are told: "Mon 1 Dec 09:00 Europe/Berlin, in 22 h" (pure)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from agent.jobs import schedules
+from agent.jobs.nouns import Schedule
+
+_DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_SHORT_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
+_AT_HOUR = re.compile(r"(\d{1,2}) (\d{1,2}) (\*|\d{1,2}) (\*|\d{1,2}) (\*|[\d,-]+)")
+
+
+def moment(instant: float, zone: str, now: float, *, named: bool = True) -> str:
+    """A moment on the wall's clock there, with its weekday; the year where it is another one."""
+    there = ZoneInfo(zone)
+    at, today = datetime.fromtimestamp(instant, there), datetime.fromtimestamp(now, there)
+    seconds = f":{at.second:02}" if at.second else ""
+    year = f" {at.year}" if at.year != today.year else ""
+    day = f"{_SHORT_DAYS[at.weekday()]} {at.day} {_MONTHS[at.month - 1]}{year}"
+    return f"{day} {at:%H:%M}{seconds}" + (f" {zone}" if named else "")
+
+
+def distance(seconds: float) -> str:
+    """How far away that is, roughly: "in 22 h"."""
+    seconds = max(0.0, seconds)
+    if seconds < 90:
+        return f"in {round(seconds)} s"
+    if seconds < 90 * 60:
+        return f"in {round(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"in {round(seconds / 3600)} h"
+    return f"in {round(seconds / 86_400)} days"
+
+
+def next_run(instant: float, zone: str, now: float) -> str:
+    """When, and how far away that is."""
+    return f"{moment(instant, zone, now)}, {distance(instant - now)}"
+
+
+def rhythm(schedule: Schedule) -> str:
+    """How often, in words: "every weekday at 08:00"; once: "once"."""
+    match schedule.kind:
+        case "once":
+            return "once"
+        case "every":
+            return f"every {_period(int(schedule.spec))}"
+        case "cron":
+            return _cron(schedule.spec)
+
+
+def following(schedule: Schedule, after: float, anchor: float, now: float, count: int = 2) -> str:
+    """The next few runs, without their zone; "": it comes once."""
+    if schedule.kind == "once":
+        return ""
+    runs = schedules.upcoming(schedule, after, count, anchor)
+    return ", ".join(moment(run, schedule.zone, now, named=False) for run in runs)
+
+
+def _period(seconds: int) -> str:
+    for size, one in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
+        if seconds % size == 0:
+            count = seconds // size
+            return one if count == 1 else f"{count:,} {one}s"
+    return f"{seconds} seconds"
+
+
+def _cron(spec: str) -> str:
+    """The ones that plain words make, in words; others as they stand."""
+    match = _AT_HOUR.fullmatch(spec)
+    if match is None:
+        return f"cron {spec}"
+    minute, hour, of_month, month, weekdays = match.groups()
+    at = f"at {int(hour):02}:{int(minute):02}"
+    match of_month, month, weekdays:
+        case "*", "*", "*":
+            return f"every day {at}"
+        case "*", "*", "1-5":
+            return f"every weekday {at}"
+        case "*", "*", days if re.fullmatch(r"[0-7](?:,[0-7])*", days):
+            names = [_DAYS[int(day) % 7] for day in days.split(",")]
+            return f"every {_listed(names)} {at}"
+        case day, "*", "*":
+            return f"on day {day} of every month {at}"
+        case day, number, "*" if day != "*" and 1 <= int(number) <= 12:
+            return f"every year on {day} {_MONTHS[int(number) - 1]} {at}"
+    return f"cron {spec}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
