@@ -1,0 +1,1 @@
+"""The service under a real systemd: one container for all tests, thrown away afterwards."""
