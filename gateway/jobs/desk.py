@@ -40,6 +40,10 @@ class JobDesk:
         self.zone = zone
         self._changed = changed
 
+    def now(self) -> float:
+        """By the clock that jobs go by."""
+        return self._clock.now()
+
     async def add(
         self,
         place: JobPlace,
