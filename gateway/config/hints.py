@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, get_args, get_origin
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from pydantic import BaseModel
 
 from gateway.config.models import Config
+from gateway.config.renamed import HERMES, is_of_hermes
+from gateway.config.shape import all_paths, section_at
 
 _SECRET = re.compile("key|token|secret|password", re.IGNORECASE)
 _SIMILAR = 0.6
@@ -26,14 +28,20 @@ _EXAMPLES = {
 """Where the first key would be a poor example."""
 
 
-def unknown_key(loc: tuple[Any, ...]) -> str:
-    """What is wrong with a key that nobody knows: a secret, or a slip of the pen."""
+def unknown_key(loc: tuple[Any, ...], spelt: Callable[[str], str] = str) -> str:
+    """What is wrong with a key that nobody knows: a secret, or a slip of the pen.
+
+    ``spelt``: how a path is written where this one stands.
+    """
     if is_secret(loc[-1:]) and loc[:3] == ("agent", "tools", "mcp"):
         return "unknown key; a server gets its secrets by env or headers, as ${NAME}"
     if is_secret(loc[-1:]) and not _close_here(loc, cutoff=_SLIP):
         name = _variable_of(loc)
         return f"secrets do not belong in this file; set {name} in the environment, or {name}_FILE"
-    return f"unknown key{_nearest(loc)}"
+    near = _nearest(loc)
+    if near is None and len(loc) == 1 and is_of_hermes(str(loc[0])):
+        return f"unknown key; a section of {HERMES} that says nothing here: take it out"
+    return f"unknown key; did you mean {spelt(near)}?" if near else "unknown key"
 
 
 def is_secret(names: Iterable[Any]) -> bool:
@@ -44,7 +52,7 @@ def is_secret(names: Iterable[Any]) -> bool:
 def shape_of_section(loc: tuple[Any, ...]) -> str:
     """What has to stand where a section is expected and something else was found."""
     name = str(loc[-1])
-    key, value = _EXAMPLES.get(name) or _first_key(_section_at(loc))
+    key, value = _EXAMPLES.get(name) or _first_key(section_at(loc))
     return f"must be a section with keys, e.g. {name}: {{{key}: {value}}}"
 
 
@@ -63,57 +71,19 @@ def _variable_of(loc: tuple[Any, ...]) -> str:
 
 def _close_here(loc: tuple[Any, ...], *, cutoff: float) -> str | None:
     """The most similar key of the section in which it stands."""
-    fields = list(_section_at(loc[:-1]).model_fields)
+    fields = list(section_at(loc[:-1]).model_fields)
     return next(iter(difflib.get_close_matches(str(loc[-1]), fields, n=1, cutoff=cutoff)), None)
 
 
-def _nearest(loc: tuple[Any, ...]) -> str:
-    """A hint with the most similar key of its section; for a whole section, of any."""
+def _nearest(loc: tuple[Any, ...]) -> str | None:
+    """The most similar key of its section; for a whole section, of any."""
     wrong = str(loc[-1])
     prefix = "".join(f"{part}." for part in loc[:-1])
     here = _close_here(loc, cutoff=_SIMILAR)
     if here is not None:
-        return f"; did you mean {prefix}{here}?"
+        return prefix + here
     if prefix:  # another section's key would have another meaning
-        return ""
+        return None
     everywhere = {path.rsplit(".", 1)[-1]: path for path in all_paths(Config)}
     close = difflib.get_close_matches(wrong, list(everywhere), n=1, cutoff=_SIMILAR)
-    return f"; did you mean {everywhere[close[0]]}?" if close else ""
-
-
-def _section_at(loc: tuple[Any, ...]) -> type[BaseModel]:
-    section: type[BaseModel] = Config
-    parts = iter(loc)
-    for part in parts:
-        field = section.model_fields.get(str(part))
-        named = _named_sections(field.annotation) if field else None
-        inner = named or (_model_in(field.annotation) if field else None)
-        if inner is None:
-            break
-        section = inner
-        if named is not None:
-            next(parts, None)  # its name: any
-    return section
-
-
-def _named_sections(annotation: Any) -> type[BaseModel] | None:
-    """Of a mapping of sections by names that are free to choose: the section."""
-    return _model_in(get_args(annotation)[1]) if get_origin(annotation) is dict else None
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if get_origin(annotation) is dict:
-        return None
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
-
-
-def all_paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted path that a section knows."""
-    for key, field in section.model_fields.items():
-        yield prefix + key
-        inner = _model_in(field.annotation)
-        if inner is not None:
-            yield from all_paths(inner, f"{prefix}{key}.")
+    return everywhere[close[0]] if close else None

@@ -1,46 +1,59 @@
-"""Owns reading config.yaml: positions, duplicate keys, unknown names, and errors that name them."""
+"""Owns reading config.yaml: the file, what the environment lays over it, errors in either."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from agent.errors import ConfigError
+from gateway.config.environment import environment
 from gateway.config.hints import is_secret, shape_of_section, unknown_key
 from gateway.config.models import Config
+from gateway.config.overlay import lay_over, variable
+from gateway.config.renamed import to_new_names
+from gateway.config.written import Path, Place, Written, parse_yaml
 
 PassedThrough = dict[str, Any]
-_Lines = dict[tuple[str | int, ...], int]
-
-_INT = "tag:yaml.org,2002:int"
-_DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 
 MAX_FILE_BYTES = 4_000_000
 """A parser in Python takes seconds for this already; no configuration comes near it."""
-MAX_VALUES = 50_000
-"""With every alias written out: ten lines of aliases of aliases make ten thousand million."""
-MAX_DEPTH = 50
 
 
-def load_config(path: Path | None) -> tuple[Config, PassedThrough]:
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What file and environment say together."""
+
+    config: Config
+    sections: PassedThrough
+    """Those that belong to plugins, as they stand."""
+    notes: tuple[str, ...]
+    """Keys with old names, a line each."""
+    written: Written
+
+
+def load_config(
+    path: FilePath | None, env: Mapping[str, str] | None = None
+) -> tuple[Config, PassedThrough]:
+    """As `load`, for whoever wants to know no more. ``env``: None: the process's own."""
+    loaded = load(path, environment() if env is None else env)
+    return loaded.config, loaded.sections
+
+
+def load(path: FilePath | None, env: Mapping[str, str]) -> Loaded:
     """Read and check a configuration; no file (None, or an empty one) means the defaults.
 
-    Gives back the configuration and the sections that belong to plugins, as they stand.
-
     Raises:
-        ConfigError: one line per problem: file, line, dotted path, what is wrong, nearest name.
+        ConfigError: one line per problem: place, dotted path, what is wrong, nearest name.
     """
-    if path is None:
-        return Config(), {}
-    return parse_config(read_text(path), str(path))
+    text, name = (read_text(path), str(path)) if path is not None else ("", "config.yaml")
+    return parse(text, name, env)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: FilePath) -> str:
     """What stands in the file.
 
     Raises:
@@ -53,7 +66,7 @@ def read_text(path: Path) -> str:
             data = stream.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise ConfigError([f"{path}: has more than {MAX_FILE_BYTES:,} bytes"])
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise ConfigError(
             [f"{path}: is not UTF-8 text ({exc.reason} at byte {exc.start})"]
@@ -63,90 +76,26 @@ def read_text(path: Path) -> str:
 
 
 def parse_config(text: str, name: str) -> tuple[Config, PassedThrough]:
-    """As `load_config`, from text; ``name`` stands in the errors."""
-    data, lines = _parse_yaml(text, name)
-    ours, passed = _take_plugin_sections(data)
+    """As `parse`, without an environment."""
+    loaded = parse(text, name, {})
+    return loaded.config, loaded.sections
+
+
+def parse(text: str, name: str, env: Mapping[str, str]) -> Loaded:
+    """As `load`, from text; ``name`` stands in the errors."""
+    written = parse_yaml(text, name)
+    problems = lay_over(written, env)
+    notes, renamed = to_new_names(written)
+    ours, sections = _take_plugin_sections(written.data)
     try:
-        return Config.model_validate(ours), passed
+        config = Config.model_validate(ours)
     except ValidationError as exc:
-        problems = sorted(_explain(dict(error), name, lines) for error in exc.errors())
-        raise ConfigError(list(dict.fromkeys(text for _, text in problems))) from exc
-
-
-def _parse_yaml(text: str, name: str) -> tuple[dict[str, Any], _Lines]:
-    lines: _Lines = {}
-    try:
-        loader = yaml.SafeLoader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return {}, lines
-            problems = [f"{name}:{line}: {what}" for what, line in _walk(node, (), lines)]
-            if problems:
-                raise ConfigError(problems)
-            data = loader.construct_document(node)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        problem = exc.problem or exc.context or ""
-        tab = ": indent with spaces, not tabs" if "\\t" in problem or "tab" in problem else ""
-        raise ConfigError([f"{where}: not valid YAML: {problem}{tab}"]) from exc
-    except yaml.YAMLError as exc:
-        raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
-    except ValueError as exc:  # a date or a number that YAML takes for one and Python does not
-        raise ConfigError([f"{name}: not valid YAML: {exc}"]) from exc
-    except RecursionError as exc:
-        raise ConfigError([f"{name}: is nested more than {MAX_DEPTH} levels deep"]) from exc
-    if data is None:
-        return {}, lines
-    if not isinstance(data, dict):
-        raise ConfigError([f"{name}:1: must consist of `section:` keys, but is a {_kind(data)}"])
-    return data, lines
-
-
-def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: _Lines) -> Iterator[tuple[str, int]]:
-    """Note the line of every path; yield keys that stand twice in one mapping.
-
-    Raises:
-        ConstructorError: it unfolds into more than a configuration can be.
-    """
-    if len(path) > MAX_DEPTH:
-        raise _unreadable(f"more than {MAX_DEPTH} levels deep, or an alias inside itself", node)
-    if len(lines) > MAX_VALUES:
-        raise _unreadable(f"more than {MAX_VALUES:,} values, with all aliases written out", node)
-    lines.setdefault(path, node.start_mark.line + 1)
-    if (
-        isinstance(node, yaml.ScalarNode)
-        and node.tag == _INT
-        and not _DECIMAL.fullmatch(node.value)
-    ):
-        # An id with a zero in front would be read as an octal number: another person's.
-        yield (
-            f"{node.value} is another number in YAML than it looks like; quote it or write it "
-            "without leading zeros, colons or letters",
-            node.start_mark.line + 1,
-        )
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise _unreadable("a key has to be a plain word", key)
-            label = str(key.value)
-            line = key.start_mark.line + 1
-            if label in seen:
-                yield f"{'.'.join(map(str, (*path, label)))} stands there twice", line
-            seen.add(label)
-            lines[(*path, label)] = line
-            yield from _walk(value, (*path, label), lines)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, item in enumerate(node.value):
-            yield from _walk(item, (*path, i), lines)
-
-
-def _unreadable(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+        found = sorted(_explain(dict(error), name, written) for error in exc.errors())
+        problems += dict.fromkeys(text for _, text in found)
+        raise ConfigError([*renamed, *problems]) from exc
+    if renamed or problems:
+        raise ConfigError([*renamed, *problems])
+    return Loaded(config, sections, tuple(notes), written)
 
 
 def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedThrough]:
@@ -161,24 +110,24 @@ def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedT
     return {k: v for k, v in data.items() if k not in passed}, passed
 
 
-def _explain(error: dict[str, Any], name: str, lines: _Lines) -> tuple[int, str]:
-    """The line, and what is wrong there."""
-    loc = tuple(part for part in error["loc"] if not _is_branch_label(part))
-    while loc and loc not in lines:
+def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place, str]:
+    """The place, and what is wrong there."""
+    loc: Path = tuple(part for part in error["loc"] if not _is_branch_label(part))
+    while loc and loc not in written.keys:
         loc = loc[:-1]
-    path = ".".join(str(part) for part in loc) or "(the file)"
-    line = lines.get(loc, 1)
-    where = f"{name}:{line}: {path}"
-    if error["type"] == "extra_forbidden":
-        return line, f"{where}: {unknown_key(loc)}"
+    unknown = error["type"] == "extra_forbidden"
+    place = (written.keys if unknown else written.values).get(loc) or Place(name, 1, 1)
+    where = f"{place}: {'.'.join(str(part) for part in loc) or '(the file)'}"
+    if unknown:
+        return place, f"{where}: {unknown_key(loc, variable if place.is_variable else str)}"
     if error["type"] in ("model_type", "model_attributes_type") and loc:
-        return line, f"{where}: {shape_of_section(loc)}"
+        return place, f"{where}: {shape_of_section(loc)}"
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
     plain = isinstance(value, str | int | float | bool | None) and repr(value) not in message
     plain = plain and not is_secret(loc[-1:])
     shown = f" (it is {value!r})" if plain else ""
-    return line, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+    return place, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 
 def _is_branch_label(part: Any) -> bool:
@@ -186,7 +135,3 @@ def _is_branch_label(part: Any) -> bool:
     return isinstance(part, str) and (
         part.startswith(("literal[", "constrained-", "function-", "list[")) or part == "bool"
     )
-
-
-def _kind(value: Any) -> str:
-    return "list" if isinstance(value, list) else type(value).__name__

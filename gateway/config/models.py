@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from gateway.config.answering import (
     Agent,
@@ -96,27 +96,6 @@ class Config(Section):
                     f"{value!r} is no time zone name, for example Europe/Berlin"
                 ) from exc
         return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _aliases(cls, data: Any) -> Any:
-        """`prompt_caching.cache_ttl` and `auxiliary.compression.model` name the same as ours."""
-        if not isinstance(data, dict):
-            return data
-        data = dict(data)
-        caching = data.pop("prompt_caching", None)
-        if isinstance(caching, dict) and set(caching) <= {"cache_ttl"}:
-            data["model"] = {**caching, **(data.get("model") or {})}
-        elif caching is not None:
-            data["prompt_caching"] = caching
-        side = data.get("auxiliary")
-        name = side.get("compression", {}) if isinstance(side, dict) else {}
-        if isinstance(name, dict) and name.get("model"):
-            data["compression"] = {
-                "summary_model": name["model"],
-                **(data.get("compression") or {}),
-            }
-        return data
 
 
 NOT_YET: dict[str, str] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.environment import Home, Secrets, find_config_file, read_secrets
-from gateway.config.loading import parse_config, read_text
+from gateway.config.loading import parse, read_text
 from gateway.config.models import Config
 
 
@@ -74,8 +74,9 @@ class Source:
         Raises:
             ConfigError: one line for each problem.
         """
-        config, sections = parse_config(file.text, file.name)
-        return Reading(config, sections, read_secrets(self.env, self.home.secrets), file)
+        loaded = parse(file.text, file.name, self.env)
+        secrets = read_secrets(self.env, self.home.secrets)
+        return Reading(loaded.config, loaded.sections, secrets, file, loaded.notes)
 
 
 def changed_secrets(old: Secrets, new: Secrets) -> Iterator[str]:

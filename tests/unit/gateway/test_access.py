@@ -222,7 +222,7 @@ def test_yaml_reads_no_id_as_another_persons(written: str, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(f"telegram:\n  allow_from:\n    - {written}\n", "c.yaml")
     (problem,) = caught.value.problems
-    assert problem.startswith(("c.yaml:2: telegram.allow_from", "c.yaml:3: "))
+    assert problem.startswith(("c.yaml:3:5: telegram.allow_from", "c.yaml:3:7: "))
     assert fault in problem
 
 

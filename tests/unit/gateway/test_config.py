@@ -13,6 +13,8 @@ from gateway.config.doubts import doubts_about
 from gateway.config.environment import Secrets, find_config_file, find_home, read_secrets
 from gateway.config.loading import load_config, parse_config
 from gateway.config.models import NOT_YET, Config, unavailable
+from gateway.config.shape import all_paths
+from gateway.config.written import parse_yaml
 from gateway.wiring.compaction import side_tasks
 
 SHIPPED = Path(__file__).parents[3] / "config.yaml"
@@ -31,11 +33,8 @@ def test_shipped_file_holds_exactly_the_defaults() -> None:
 
 
 def test_shipped_file_names_every_key() -> None:
-    from gateway.config.hints import all_paths
-    from gateway.config.loading import _parse_yaml
-
-    _, lines = _parse_yaml(SHIPPED.read_text(encoding="utf-8"), "config.yaml")
-    written = {".".join(map(str, path)) for path in lines}
+    keys = parse_yaml(SHIPPED.read_text(encoding="utf-8"), "config.yaml").keys
+    written = {".".join(map(str, path)) for path in keys}
     assert set(all_paths(Config)) <= written
 
 
@@ -44,22 +43,22 @@ def test_shipped_file_names_every_key() -> None:
     [
         (
             "compression:\n  treshold: 0.7",
-            "c.yaml:2: compression.treshold: unknown key; did you mean compression.threshold?",
+            "c.yaml:2:3: compression.treshold: unknown key; did you mean compression.threshold?",
         ),
         (
             "alow_from: []",
-            "c.yaml:1: alow_from: unknown key; did you mean discord.allow_from?",
+            "c.yaml:1:1: alow_from: unknown key; did you mean discord.allow_from?",
         ),
         ("model: {max_token: 5}", "model.max_token: unknown key; did you mean model.max_tokens?"),
         (
             "logging: DEBUG",
-            "c.yaml:1: logging: must be a section with keys, e.g. logging: {level: DEBUG}",
+            "c.yaml:1:10: logging: must be a section with keys, e.g. logging: {level: DEBUG}",
         ),
         ("gateway: {http: 80}", "must be a section with keys, e.g. http: {host: 127.0.0.1}"),
         ("a:\n\tb: 1", ": indent with spaces, not tabs"),
         ("\ta: 1", ": indent with spaces, not tabs"),
         ("agent: {tools: {shel: true}}", "did you mean agent.tools.shell?"),
-        ("compresion: {}", "c.yaml:1: compresion: unknown key; did you mean compression?"),
+        ("compresion: {}", "c.yaml:1:1: compresion: unknown key; did you mean compression?"),
         ("compression: {threshold: '50%'}", "compression.threshold: input should be a valid num"),
         ("compression: {threshold: 1.5}", "compression.threshold: input should be less than or"),
         ("compression: {protect_last_n: -1}", "compression.protect_last_n: input should be gr"),
@@ -68,7 +67,10 @@ def test_shipped_file_names_every_key() -> None:
         ("model: {cache_ttl: 2h}", "model.cache_ttl: input should be '5m', '1h' or 'auto'"),
         ("context: {engine: ../../tmp/evil}", "context.engine: string should match pattern"),
         ("context: {engine: ''}", "context.engine: string should match pattern"),
-        ("model: {base_url: 'http://[::1'}", "c.yaml:1: model.base_url: must be a whole address"),
+        (
+            "model: {base_url: 'http://[::1'}",
+            "c.yaml:1:19: model.base_url: must be a whole",
+        ),
         ("model: {base_url: localhost:8080}", "model.base_url: must be a whole address"),
         ("model: {base_url: 'http://a:99999'}", "model.base_url: must be a whole address"),
         ("telegram: {base_url: 'ftp://a'}", "telegram.base_url: must be a whole address"),
@@ -85,14 +87,14 @@ def test_shipped_file_names_every_key() -> None:
         ("telegram: {allow_from: 12}", "telegram.allow_from: must be a list of numeric ids"),
         ("discord: {admins: ['*']}", 'discord.admins: "*" is only possible in allow_from'),
         ("timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is no time zone name"),
-        ("a: 1\nmodel: {}\na: 2", "c.yaml:3: a stands there twice"),
-        ("model:\n  name: x\n  name: y", "c.yaml:3: model.name stands there twice"),
-        ("- x", "c.yaml:1: must consist of `section:` keys, but is a list"),
+        ("a: 1\nmodel: {}\na: 2", "c.yaml:3:1: a stands there twice"),
+        ("model:\n  name: x\n  name: y", "c.yaml:3:3: model.name stands there twice"),
+        ("- x", "c.yaml:1:1: must consist of `section:` keys, but is a list"),
         ("x: !!python/object:os.system 1", "c.yaml:1:4: not valid YAML"),
         ("a:\n\tb: 1", "c.yaml:2:1: not valid YAML"),
         ("model: {name: x", "not valid YAML"),
-        ("\x00", "c.yaml: not valid YAML"),
-        ("a: 2026-13-45", "c.yaml: not valid YAML"),
+        ("# a\nb: \x00", "c.yaml:2:4: not valid YAML"),
+        ("a: 2026-13-45", "c.yaml:1:4: not valid YAML: 2026-13-45: month must"),
     ],
 )
 def test_every_mistake_is_named(text: str, expected: str) -> None:
@@ -126,7 +128,7 @@ def test_a_secret_of_the_wrong_kind_is_not_shown() -> None:
 
 
 def test_a_key_of_another_section_is_not_suggested_for_a_nested_one() -> None:
-    assert problems("gateway: {alow_from: []}") == ["c.yaml:1: gateway.alow_from: unknown key"]
+    assert problems("gateway: {alow_from: []}") == ["c.yaml:1:11: gateway.alow_from: unknown key"]
 
 
 def test_the_level_of_the_log_in_any_case() -> None:
@@ -208,8 +210,11 @@ def test_aliases() -> None:
     )
     assert config.model.cache_ttl == "1h"
     assert config.compression.summary_model == "small"
-    both, _ = parse_config("prompt_caching: {cache_ttl: 1h}\nmodel: {cache_ttl: auto}", "c")
-    assert both.model.cache_ttl == "auto"
+    same = "prompt_caching: {cache_ttl: 1h}\nmodel: {cache_ttl: 1h}"
+    assert parse_config(same, "c")[0].model.cache_ttl == "1h"
+    (problem,) = problems("prompt_caching: {cache_ttl: 1h}\nmodel: {cache_ttl: auto}")
+    assert problem.startswith("c.yaml:1:18: prompt_caching.cache_ttl: is another name of model.")
+    assert "differently" in problem
 
 
 def test_side_tasks_have_any_name_and_may_say_more_than_we_know() -> None:
@@ -228,7 +233,7 @@ def test_side_tasks_have_any_name_and_may_say_more_than_we_know() -> None:
 
 def test_settings_of_the_summary_count_for_other_side_tasks_as_well() -> None:
     both, _ = parse_config(
-        "compression: {summary_model: s}\nauxiliary: {compression: {model: a, timeout: 5}}", "c"
+        "compression: {summary_model: s}\nauxiliary: {compression: {timeout: 5}}", "c"
     )
     assert side_tasks(both)["compression"] == TaskSettings("s", 5.0)
 

@@ -164,9 +164,12 @@ def test_the_package_is_loaded_by_the_first_server_only() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("docs: {}", "c.yaml:4: agent.tools.mcp.docs: needs either command"),
+        ("docs: {}", "c.yaml:4:13: agent.tools.mcp.docs: needs either command"),
         ("docs: {command: x, url: 'https://x.org'}", "needs either command"),
-        ("docs:\n  comand: x", "c.yaml:5: agent.tools.mcp.docs.comand: unknown key; did you mean"),
+        (
+            "docs:\n  comand: x",
+            "c.yaml:5:9: agent.tools.mcp.docs.comand: unknown key; did you mean",
+        ),
         ("docs: {command: x, apiKey: y}", "docs.apiKey: unknown key; a server gets its secrets by"),
         ("docs: {url: 'ftp://x.org'}", "must be a whole address"),
         ("docs: {url: 'https://me:pass@x.org'}", "must not hold a password"),
@@ -186,7 +189,7 @@ def test_the_package_is_loaded_by_the_first_server_only() -> None:
         ("'my docs': {command: x}", "'my docs' is no name for a server"),
         ("my__docs: {command: x}", "'my__docs' is no name for a server"),
         (f"{'x' * 25}: {{command: x}}", "is no name for a server"),
-        ("docs: 5", "c.yaml:4: agent.tools.mcp.docs: "),
+        ("docs: 5", "c.yaml:4:13: agent.tools.mcp.docs: "),
     ],
 )
 def test_what_is_refused_and_where(text: str, expected: str) -> None:

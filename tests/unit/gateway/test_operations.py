@@ -323,7 +323,7 @@ class TestCommandLine:
         monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
         (tmp_path / "config.yaml").write_text("compression:\n  treshold: 1\n")
         assert main(["config", "check"]) == 78
-        assert "config.yaml:2: compression.treshold: unknown key" in capsys.readouterr().err
+        assert "config.yaml:2:3: compression.treshold: unknown key" in capsys.readouterr().err
 
     def test_a_platform_that_is_on_without_a_token_is_said(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.config.environment import Home, find_home
-from gateway.config.hints import all_paths
 from gateway.config.models import Config
 from gateway.config.reading import Source
+from gateway.config.shape import all_paths
 from gateway.config.taking_effect import TAKES_EFFECT, changed_paths, takes_effect, with_paths
 from gateway.reloading import Reload, Reloads
 from tests.fakes.clock import FakeClock
@@ -186,7 +186,7 @@ def test_nobody_can_take_over_what_needs_a_start(house: House) -> None:
 def test_every_key_is_in_the_table() -> None:
     leaves = set(all_paths(Config))
     leaves = {p for p in leaves if not any(other.startswith(p + ".") for other in leaves)}
-    sections = {p for p in all_paths(Config)} - leaves
+    sections = set(all_paths(Config)) - leaves
     missing = {
         path
         for path in leaves

@@ -16,8 +16,8 @@ from agent.simulation.settings import Choice
 from agent.simulation.trace import read_trace
 from gateway.cli.main import main
 from gateway.cli.simulate import SIMULATED, choice_of
-from gateway.config.hints import all_paths
 from gateway.config.models import Config
+from gateway.config.shape import all_paths
 from storage.sqlite import open_store
 from tests.contract.lineage_suite import compress
 from tests.contract.store_suite import calling, result, said, talk
