@@ -6,6 +6,7 @@ from functools import partial
 
 from gateway.doctor import (
     database,
+    due,
     extensions,
     kept_secrets,
     machine,
@@ -16,6 +17,7 @@ from gateway.doctor import (
     running,
     settings,
     software,
+    unit,
 )
 from gateway.doctor.finding import Area
 from gateway.doctor.ground import Ground
@@ -36,6 +38,8 @@ def all_areas(ground: Ground) -> list[Area]:
         "software": software.look,
         "clock": machine.look,
         "plugins": extensions.look,
+        "jobs": due.look,
+        "service": unit.look,
         "gateway": running.look,
     }
     elsewhere = {"telegram": on_telegram.look, "discord": on_discord.look}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from agent.clock import SystemClock
 from gateway.backups.shelf import kept
-from gateway.doctor.database_file import bytes_of, form_of, looked_into, quick_check
+from gateway.doctor.database_file import bounded, bytes_of, form_of, looked_into
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
 
@@ -64,19 +64,29 @@ def _of_ours(said: Said, ground: Ground) -> bool:
 
 
 def _sound(said: Said, ground: Ground) -> None:
+    # Inside: as above.
+    from gateway.wiring.stored_form import damage  # noqa: PLC0415
+
     with looked_into(ground.home.database, daemon_runs=ground.runs) as connection:
         if connection is None:
             said.note("a crash left a log beside it; the next start takes that in, nothing is lost")
             return
-        wrong = quick_check(connection, CHECK_SECONDS)
-    if wrong is None:
+        with bounded(connection, CHECK_SECONDS) as over:
+            lost, mendable = damage(connection)
+            cut_off = over()
+    if cut_off:
         said.note(
             f"it is too large to be checked in {CHECK_SECONDS:g} seconds",
             "`posthouse backup` reads all of it",
         )
-    elif wrong:
-        said.problem(f"it is damaged: {wrong[0]}", _RESTORE)
-    else:
+        return
+    for line in lost:
+        said.problem(f"it is damaged: {line}", _RESTORE)
+    for line in mendable:
+        said.warning(
+            line, "restart the gateway: what can be made anew is made anew (docs/backups.md)"
+        )
+    if not (lost or mendable):
         said.ok("it is sound")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -56,16 +56,16 @@ def looked_into(file: Path, *, daemon_runs: bool) -> Iterator[sqlite3.Connection
         connection.close()
 
 
-def quick_check(connection: sqlite3.Connection, seconds: float) -> list[str] | None:
-    """What is wrong with the file, nothing if it is sound; None: it is too large for that time."""
+@contextmanager
+def bounded(connection: sqlite3.Connection, seconds: float) -> Iterator[Callable[[], bool]]:
+    """Whatever runs inside is interrupted after so long; was it?"""
     deadline = time.monotonic() + seconds
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, _EVERY_STEPS)
+
+    def over() -> bool:
+        return time.monotonic() > deadline
+
+    connection.set_progress_handler(over, _EVERY_STEPS)
     try:
-        rows = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
-    except sqlite3.OperationalError as exc:
-        if "interrupt" in str(exc):
-            return None
-        raise
+        yield over
     finally:
         connection.set_progress_handler(None, 0)
-    return [row for row in rows if row != "ok"]

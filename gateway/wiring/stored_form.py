@@ -1,10 +1,26 @@
-"""Owns which form of the database this version knows, for those who only look."""
+"""Owns what the doctor is told of a stored file: its form, is it sound, how its jobs fare."""
 
 from __future__ import annotations
 
+import sqlite3
+
+from storage.job_health import JobHealth, job_health
 from storage.migrate import shipped
+from storage.upkeep import looked_over
 
 
 def newest_form() -> int:
     """The number of the last migration that this version brings."""
     return shipped()[-1].version
+
+
+def damage(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """What can not be mended, and what can: indexes, which are made anew."""
+    found = looked_over(connection)
+    lines = found.lines()
+    return lines[: len(found.pages)], lines[len(found.pages) :]
+
+
+def how_jobs_fare(connection: sqlite3.Connection, now: float) -> JobHealth:
+    """Of those that are not over."""
+    return job_health(connection, now)
