@@ -159,15 +159,16 @@ def _number(word: str, field: _Field) -> int:
 def _triggers(cron: Cron) -> tuple[_Trigger, ...]:
     from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - only where there is a cron
 
-    days = _listed(cron.days)
+    days = _listed(cron.days, 31)
     weekdays = ",".join(_DAYS[number] for number in sorted(cron.weekdays))
+    weekdays = "*" if len(cron.weekdays) == 7 else weekdays
     asked = [(days, "*"), ("*", weekdays)] if cron.either else [(days, weekdays)]
     return tuple(
         CronTrigger(
-            minute=_listed(cron.minutes),
-            hour=_listed(cron.hours),
+            minute=_listed(cron.minutes, 60),
+            hour=_listed(cron.hours, 24),
             day=day,
-            month=_listed(cron.months),
+            month=_listed(cron.months, 12),
             day_of_week=weekday,
             second="0",
             timezone=UTC,
@@ -176,5 +177,6 @@ def _triggers(cron: Cron) -> tuple[_Trigger, ...]:
     )
 
 
-def _listed(numbers: frozenset[int]) -> str:
-    return ",".join(map(str, sorted(numbers)))
+def _listed(numbers: frozenset[int], of: int) -> str:
+    """As the trigger is told; it walks through a long list at each step."""
+    return "*" if len(numbers) == of else ",".join(map(str, sorted(numbers)))

@@ -171,12 +171,17 @@ def _local(instant: float, zone: ZoneInfo) -> datetime:
 
 
 def _jump(zone: ZoneInfo, instant: float) -> timedelta:
-    """How far the clock jumps within a day or so of this moment."""
-    offsets = [
-        datetime.fromtimestamp(instant + days * 86_400, zone).utcoffset() or timedelta()
-        for days in (-2, -1, 0, 1, 2)
-    ]
-    return max(offsets) - min(offsets)
+    """How far the clock jumps so near to this moment that it matters; mostly not at all."""
+    days = [_offset(zone, instant + days * 86_400) for days in (-2, -1, 0, 1, 2)]
+    jump = max(days) - min(days)
+    near = jump.total_seconds() + 1
+    if not jump or _offset(zone, instant - near) == _offset(zone, instant + near):
+        return timedelta()
+    return jump
+
+
+def _offset(zone: ZoneInfo, instant: float) -> timedelta:
+    return datetime.fromtimestamp(instant, zone).utcoffset() or timedelta()
 
 
 @lru_cache(256)
