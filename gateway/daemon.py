@@ -15,6 +15,7 @@ from gateway import __version__
 from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.daemon_parts import Parts
 from gateway.exchange import ImportDesk
+from gateway.forgetting.office import ForgettingOffice
 from gateway.monitoring.http import Facts
 from gateway.monitoring.readiness import Readiness
 from gateway.reloading import Reloads
@@ -58,6 +59,8 @@ class Daemon:
             handlers["reload"] = self._answer_reload
         if parts.pairing is not None:
             handlers["pair"] = parts.pairing.serve
+        if parts.forgetting is not None:
+            handlers["forget"] = ForgettingOffice(parts.forgetting).serve
         if parts.overview is not None:
             handlers["top"] = self._answer_top
         if parts.plugin_rows is not None:
@@ -117,6 +120,8 @@ class Daemon:
         if parts.overview is not None:
             parts.overview.start()
         # Before any platform hands in something new: what is owed, cut off, waiting.
+        if parts.forgetting is not None:
+            await parts.forgetting.resume()
         await parts.recovery.run()
         if not any(p is parts.console for p in parts.supervisor.platforms):
             self._tasks.spawn(
@@ -212,6 +217,8 @@ class Daemon:
         if parts.micro is not None:
             await parts.micro.close(MICRO_SECONDS)
         await parts.dispatch.close(CLOSE_SECONDS)
+        if parts.forgetting is not None:
+            await parts.forgetting.close()
         await parts.delivery.stop(LAST_SENDS_SECONDS)
         await self._tasks.cancel(1.0)
         # Side by side: what hangs must not add up to more than the service manager's patience.

@@ -12,6 +12,7 @@ from agent.store_ports import Store
 from gateway.approvals import ApprovalDesk
 from gateway.delivery.outbox import Delivery
 from gateway.exchange import TakeIn
+from gateway.forgetting.desk import ForgettingDesk
 from gateway.intake.pairing_office import PairingOffice
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
@@ -72,6 +73,8 @@ class Parts:
     restarts: RestartDesk | None = None
     """Where somebody may ask for a restart."""
     approvals: ApprovalDesk | None = None
+    forgetting: ForgettingDesk | None = None
+    """Where people ask to be forgotten."""
     plugin_rows: Callable[[], list[dict[str, Any]]] | None = None
     """For `posthouse plugins`; None: there are none in this process."""
     let_go: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = ()

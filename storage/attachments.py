@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -152,7 +152,32 @@ class FolderAttachments:
             _log.info("swept files that nobody knows", extra={"files": swept})
         return swept
 
+    async def remove(self, names: Sequence[str]) -> int:
+        """Delete those of these that nobody has any more, at once; how many that were.
+
+        Raises:
+            OSError: one of them can not be deleted.
+        """
+        now = self._clock.now()
+        known = await self._rows.known_files(names)
+        gone = [name for name in names if name not in known and NAME.fullmatch(name)]
+        return await self._in_thread(partial(self._remove_now, gone, now), _THREAD)
+
     # in the thread
+
+    def _remove_now(self, names: Sequence[str], asked_at: float) -> int:
+        """What was put in place since it was asked for has a row, or gets one."""
+        removed = 0
+        for name in names:
+            path = self._folder / name
+            with self._placing, contextlib.suppress(FileNotFoundError):
+                if os.lstat(path).st_mtime < asked_at:
+                    os.unlink(path)
+                    removed += 1
+            faultpoint("attachments.removed")
+        if removed:
+            _sync_folder(self._folder)
+        return removed
 
     def _place(self, data: bytes, media_type: str, now: float) -> str:
         """The bytes are in the folder, on disk, when this returns their name."""

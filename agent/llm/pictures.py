@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from agent.attachments import Attachments, picture_name
@@ -32,6 +32,11 @@ class PictureLoader:
     @property
     def cached_chars(self) -> int:
         return self._cached_chars
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These files are erased."""
+        for name in names:
+            self._cached_chars -= len(self._cached.pop(name, ""))
 
     async def loaded(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages with their pictures; the same object where none shows a kept one.

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -59,6 +60,23 @@ class Workspaces:
         if not place:
             raise ToolError("there is no workspace here")
         return Workspace(self._root, folder_name(place), self._threads)
+
+    async def clear(self, place: str) -> None:
+        """Delete the one of this person or group with all that is in it; there may be none.
+
+        Raises:
+            OSError: something of it can not be deleted.
+        """
+        folder = self._root / folder_name(place)
+        await asyncio.wrap_future(self._threads.submit(partial(_delete, folder)))
+
+
+def _delete(folder: Path) -> None:
+    """A link in its place goes, and what it leads to stays."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
 
 
 class Workspace:

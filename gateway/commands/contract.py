@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
@@ -19,9 +19,13 @@ from agent.turn_companions import Boundary, BoundaryReason
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.listings import Listings
+from gateway.jobs.desk import JobDesk
 from gateway.lanes.jobs import BusyMode, LaneView
 from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
+
+if TYPE_CHECKING:
+    from gateway.forgetting.desk import ForgettingDesk
 
 
 class Status(Protocol):
@@ -96,8 +100,12 @@ class CommandHost:
     """None: there is no process of its own that could be started again."""
     approvals: ApprovalDesk | None = None
     """None: nothing ever has to be allowed."""
+    forgetting: ForgettingDesk | None = None
+    """None: there is nobody who could erase a person."""
     crossed: Callable[[Boundary], Awaitable[None]] = _nobody
     """Who rides along with turns is told where a person has led a place."""
+    jobs: JobDesk | None = None
+    """None: nothing happens by itself."""
     foreign: Mapping[str, Command] = field(default_factory=dict)
     """Commands of plugins, by their names; none has one of ours."""
 

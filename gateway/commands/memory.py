@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from agent.mail import Button
 from agent.memory.notes import Note
 from gateway.commands import memory_text
-from gateway.commands.contract import Answer, Call, CommandHost, Said
+from gateway.commands.contract import Answer, Call, CommandHost, Said, Settled
+from gateway.forgetting import words
 from gateway.intake.keys import place_for
 
 LISTED = 10
@@ -37,8 +38,13 @@ async def forget(host: CommandHost, call: Call) -> Answer:
     """Take one note away: the one named, or the only one that says these words."""
     if not call.argument:
         return memory_text.FORGET_USAGE
-    if call.argument.strip().casefold() in ("me", "all", "everything"):
-        return memory_text.NOT_ALL_AT_ONCE
+    match call.argument.casefold().split():
+        case ["me", *further]:
+            return await _forget_me(host, call, further)
+        case ["all"] | ["everything"]:
+            return memory_text.NOT_ALL_AT_ONCE
+        case _:
+            pass
     place = _place(call)
     meant = await host.notes.meant(place, call.argument)
     if not meant:
@@ -51,6 +57,26 @@ async def forget(host: CommandHost, call: Call) -> Answer:
     here = await host.sessions.conversation_for_key(call.key)
     gone = await host.notes.forget(place, note, conversation_id=here.id if here else "")
     return memory_text.forgotten(note) if gone else memory_text.GONE_ALREADY
+
+
+async def _forget_me(host: CommandHost, call: Call, further: Sequence[str]) -> Answer:
+    """All that is held of whoever asks; nothing goes before they have confirmed it."""
+    desk, owner = host.forgetting, call.record.owner
+    if desk is None:
+        return words.NOT_HERE
+    match further:
+        case []:
+            text, code = await desk.ask(owner)
+            confirming = (Button(words.BUTTON, f"/forget me yes-{code}"),) if code else ()
+            return Said(text, confirming)
+        case [said] if said.startswith("yes-"):
+            to = call.record.address
+            code = said.removeprefix("yes-")
+            if not await desk.confirm(owner, code, inbox_id=call.inbox_id, to=to):
+                return Said(words.WRONG, aside=True)
+            return Settled(())
+        case _:
+            return words.USAGE
 
 
 async def state(host: CommandHost, call: Call) -> str:

@@ -8,11 +8,12 @@ from agent.memory.notes import Note
 
 MEMORY_USAGE = "Send /memory to see what I keep, or /memory 2 for the second page."
 FORGET_USAGE = (
-    "Send /forget with the id of a note (/memory lists them), or with words that only it has."
+    "Send /forget with the id of a note (/memory lists them), or with words that only it has. "
+    "/forget me erases everything that I hold of you; I ask first."
 )
 NOT_ALL_AT_ONCE = (
-    "I take notes away one by one: send /memory, then /forget with an id. Erasing everything that "
-    "is stored about you is something the operator has to do."
+    "I take notes away one by one: send /memory, then /forget with an id. To have everything "
+    "erased that I hold of you, send /forget me."
 )
 NOT_YOURS = "Somebody else had me remember that: they can take it away, or an admin can."
 GONE_ALREADY = "That note is gone already."

@@ -106,6 +106,14 @@ class Delivery:
             if waits and item.draft.kind == "command":
                 self._asides.spawn(self._overtake(key, platform, item), name="overtaking")
 
+    async def withdraw(self) -> None:
+        """Send nothing of what is not owed any more: it was erased while it waited here."""
+        waiting = [(sender, item.id) for sender in self._all_senders() for item in sender.items]
+        owed = {item.id for item in await self._mailbox.owed()}
+        for sender, outbox_id in waiting:
+            if outbox_id not in owed and sender.take_out(outbox_id):
+                self._settle(outbox_id, crashed=False)
+
     def _stays_owed(self, platform: str) -> None:
         """Said once: they are found again each time that somebody looks what is owed."""
         if platform not in self._off:

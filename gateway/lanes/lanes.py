@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 3.0
 """What a told job may take to write down how it ended."""
+OTHERS_SECONDS = 30.0
+"""How long what works for somebody else may go on where a conversation shall rest."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +53,8 @@ class Lanes:
         self._numbers = itertools.count(1)
         self._runs: dict[int, Run] = {}
         self._held = False
+        self._resting: Counter[str] = Counter()
+        """Keys under which nothing begins at the moment."""
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -164,6 +169,34 @@ class Lanes:
             run.ask(StopReason.USER)
         return lane.running.over
 
+    @contextmanager
+    def resting(self, keys: Collection[str]) -> Iterator[None]:
+        """Nothing begins under these keys while the block runs; what comes there waits."""
+        self._resting.update(keys)
+        try:
+            yield
+        finally:
+            self._resting.subtract(keys)
+            self._resting = +self._resting
+            for key in keys:
+                self.wake(key)
+
+    async def quiet(self, keys: Collection[str], owner: str) -> bool:
+        """End what runs under keys that rest; False: something would not end.
+
+        What works for this person is told at once. Others may finish, but not for ever.
+        """
+        lanes = [lane for key in keys if (lane := self._lanes.get(key)) is not None]
+        runs = [r for lane in lanes for r in lane.runs() if r.began_at is not None]
+        theirs = [r for r in runs if r.job.items and r.job.items[-1].record.owner == owner]
+        for run in theirs:
+            run.ask(StopReason.USER)
+        await wait_all([r.over for r in runs], self._clock, OTHERS_SECONDS)
+        late = [r for r in runs if not r.over.done()]
+        for run in late:
+            run.ask(StopReason.USER)
+        return await wait_all([r.over for r in late], self._clock, SETTLE_SECONDS)
+
     def merge(self, old: str, new: str) -> None:
         """What was said under the old key is said under the new one from here on.
 
@@ -252,7 +285,10 @@ class Lanes:
             others = [r for r in lane.runs() if r is not run]
             told = run.stop.reason is not None
             pause = run.job.ready_at - self._clock.monotonic()
-            if pause > 0 and not told:
+            if run.job.key in self._resting:
+                self._slots.give_back(run.number)
+                await self._rest(run, None)
+            elif pause > 0 and not told:
                 await self._rest(run, pause)
             elif others:
                 self._slots.give_back(run.number)  # they may be waiting for just this place

@@ -99,6 +99,13 @@ class CompactorCache:
             if not (stays and self._keeper and self._keeper.survives(entry.making.result())):
                 del self._entries[conversation_id]
 
+    def drop(self, conversation_ids: Iterable[str]) -> None:
+        """What was said there is erased: nothing that was made of it stays in memory."""
+        for conversation_id in conversation_ids:
+            entry = self._entries.pop(conversation_id, None)
+            if entry is not None:
+                self._send_off(entry, conversation_id)
+
     def succeed(self, old_id: str, new_id: str) -> None:
         """A conversation is over, and another one begins in its place. Returns at once."""
         entry = self._entries.pop(old_id, None)
@@ -146,11 +153,13 @@ class CompactorCache:
             if name != wanted and not entry.users and entry.making.done()
         ]
         for name in spare[: max(0, len(self._entries) - self._max)]:
-            entry = self._entries.pop(name)
-            if self._keeper is not None and entry.is_made:
-                task = asyncio.ensure_future(self._let_go(entry.making.result(), name))
-                self._going.add(task)
-                task.add_done_callback(self._going.discard)
+            self._send_off(self._entries.pop(name), name)
+
+    def _send_off(self, entry: _Entry, conversation_id: str) -> None:
+        if self._keeper is not None and entry.is_made:
+            task = asyncio.ensure_future(self._let_go(entry.making.result(), conversation_id))
+            self._going.add(task)
+            task.add_done_callback(self._going.discard)
 
     async def _let_go(self, compactor: Compactor, conversation_id: str) -> None:
         assert self._keeper is not None

@@ -47,6 +47,7 @@ from gateway.wiring.answering import (
 )
 from gateway.wiring.companions import build_companions
 from gateway.wiring.exchange import kept_files, take_in
+from gateway.wiring.forgetting import build_desk, leavings_of
 from gateway.wiring.ground import Ground
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
 from gateway.wiring.mcp import let_go as let_go_of_servers
@@ -61,6 +62,7 @@ from gateway.wiring.platforms import (
 from gateway.wiring.reloading import say_who_takes_over
 from gateway.wiring.surroundings import Surroundings
 from gateway.wiring.talking import (
+    Erasing,
     Inward,
     Outward,
     build_console,
@@ -106,7 +108,8 @@ async def build_daemon(
         files = kept_files(around.home, opened)
         plugins = await _plugins(config, around, clock, store)
         platforms = await build_platforms(config, around, clock, store, files, plugins)
-        model = build_model(config, around.secrets, clock, PictureLoader(files))
+        loader = PictureLoader(files)
+        model = build_model(config, around.secrets, clock, loader)
         return assemble(
             config,
             around,
@@ -118,6 +121,7 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
+            erasing=partial(build_desk, leavings_of(around.home, opened, files), loader.forget),
             census=opened.census,
             plugins=plugins,
             servers=servers,
@@ -139,6 +143,7 @@ def assemble(
     attachments: Attachments,
     tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
+    erasing: Erasing | None = None,
     census: TakeCensus | None = None,
     plugins: Plugins | None = None,
     servers: ServerPlan | None = None,
@@ -171,7 +176,16 @@ def assemble(
     policies = {**build_policies(config, {*platforms, CONSOLE}), **ground.foreign_policies}
     restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
     inward = build_inward(
-        ground, answering, books, outward, turns, policies, report, restarts, companions
+        ground,
+        answering,
+        books,
+        outward,
+        turns,
+        policies,
+        report,
+        restarts,
+        companions,
+        erasing or partial(build_desk, None, None),
     )
     say_who_takes_over(ground, answering, books, inward, {*platforms, CONSOLE})
     console = build_console(ground, inward, outward)
@@ -219,6 +233,7 @@ def assemble(
                 pairing_on=lambda: pairing_platforms(ground.now),
                 changed=inward.gate.changed,
             ),
+            forgetting=inward.forgetting,
             reloads=reloads,
             restarts=restarts,
             approvals=outward.approvals,

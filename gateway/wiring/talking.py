@@ -14,6 +14,7 @@ from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
+from gateway.forgetting.desk import ForgettingDesk
 from gateway.hygiene import HygieneNet
 from gateway.intake.access import PlatformPolicy
 from gateway.intake.gate import Gate
@@ -29,6 +30,7 @@ from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform
 from gateway.restarting import RestartDesk
+from gateway.turns.compactors import CompactorCache
 from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.runner import TurnRunner
@@ -40,6 +42,9 @@ from gateway.wiring.ground import Ground
 IDLE_CHECK_SECONDS = 0.05
 CONSOLE_KEY = session_key(CONSOLE, BOT_ID, CHAT_ID, None, USER_ID)
 CONSOLE_ADDRESS = Address(CONSOLE, BOT_ID, CHAT_ID)
+
+Erasing = Callable[[Ground, Lanes, Delivery, CompactorCache], ForgettingDesk]
+"""Makes the desk where people ask to be forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Inward:
     lanes: Lanes
     dispatch: Dispatch
     intake: GatewayIntake
+    forgetting: ForgettingDesk
 
 
 def build_outward(
@@ -123,11 +129,13 @@ def build_inward(
     report: SelfReport,
     restarts: RestartDesk,
     companions: Companions,
+    erasing: Erasing,
 ) -> Inward:
     """From the gate to the lanes; commands get at what they work on."""
     store, clock = ground.store, ground.clock
     delivery = outward.delivery
     lanes = Lanes(clock)
+    forgetting = erasing(ground, lanes, delivery, answering.compactors)
     gate = Gate(policies, store, store)
     limits = IntakeLimits(
         queue_limit=ground.config.gateway.queue_limit,
@@ -154,6 +162,7 @@ def build_inward(
             busy_mode=lambda: ground.now.gateway.busy_mode,
             restarts=restarts,
             approvals=outward.approvals,
+            forgetting=forgetting,
             crossed=companions.crossed,
             foreign=ground.plugins.gifts.commands if ground.plugins is not None else {},
         ),
@@ -172,7 +181,7 @@ def build_inward(
         clock=clock,
         limits=limits,
     )
-    return Inward(gate, lanes, dispatch, intake)
+    return Inward(gate, lanes, dispatch, intake, forgetting)
 
 
 def build_console(ground: Ground, inward: Inward, outward: Outward) -> ConsolePlatform:

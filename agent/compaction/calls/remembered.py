@@ -40,6 +40,12 @@ class Remembered(Generic[Value]):
         """What is taken at the moment."""
         return self._size_bytes
 
+    def clear(self) -> None:
+        """Remember nothing any more: something was erased that may be among it."""
+        with self._lock:
+            self._known.clear()
+            self._size_bytes = 0
+
     def __call__(self, text: str) -> Value:
         with self._lock:
             known = self._known.get(text)

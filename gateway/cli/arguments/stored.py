@@ -6,7 +6,7 @@ from gateway.cli.arguments.line import AN_ID, CommandLine, positive, said, text
 
 
 def add(line: CommandLine) -> None:
-    """sessions, simulate, lineage."""
+    """sessions, forget, simulate, lineage."""
     sessions = line.group("sessions", "sessions", "look at what is stored")
     listing = sessions.add_parser("list", parents=[line.as_json], **said("newest first"))
     listing.add_argument("--limit", type=positive, default=50, metavar="N", help="at most (50)")
@@ -40,6 +40,12 @@ def add(line: CommandLine) -> None:
     taking.add_argument(
         "--owner", metavar="PLATFORM:ID", type=text, help="whose it shall be, e.g. telegram:123"
     )
+
+    forget = line.add(
+        "forget", "forget", "erase all that is held of one person", line.config_file, line.as_json
+    )
+    forget.add_argument("person", metavar="PLATFORM:ID", type=text, help="e.g. telegram:123456")
+    forget.add_argument("--yes", action="store_true", help="do not ask first")
 
     simulate = line.add(
         "simulate", "simulate", "what a conversation costs and who waits, by setting: a replay"

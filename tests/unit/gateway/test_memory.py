@@ -261,7 +261,7 @@ async def test_memory_lists_pages_and_buttons(rig: Rig) -> None:
 async def test_forget_takes_the_one_that_is_meant(rig: Rig) -> None:
     await keep(rig, "likes tea", "likes coffee")
     assert await say(rig, "/forget") == memory_text.FORGET_USAGE
-    assert await say(rig, "/forget me") == memory_text.NOT_ALL_AT_ONCE
+    assert await say(rig, "/forget everything") == memory_text.NOT_ALL_AT_ONCE
     assert "2 notes say" in await say(rig, "/forget likes")
     assert ("Forget n2", "/forget n2") in below(rig)
     assert await say(rig, "/forget tea") == "Forgotten: likes tea"

@@ -1,0 +1,111 @@
+"""Owns `posthouse forget`: erasing all that is held of one person, here on the server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from agent.errors import PosthouseError
+from gateway.backups.shelf import Backup, kept
+from gateway.cli import exits
+from gateway.cli.output import out, plain, table, when
+from gateway.config.environment import Home, environment, find_config_file, find_home
+from gateway.config.loading import load_config
+from gateway.config.models import Config
+from gateway.control import ask, socket_path
+from gateway.forgetting.office import PERSON
+from gateway.home_lock import claimed
+
+_NAMES = {
+    "messages": "messages, theirs and what was said and done for them",
+    "conversations": "conversations of their own",
+    "shared": "conversations with others, in which only their part goes",
+    "notes": "notes",
+    "files": "files",
+    "jobs": "reminders and jobs",
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """By the running daemon; without one, on its store. Asks first, unless told not to."""
+    env = environment()
+    home = find_home(env)
+    config, _ = load_config(find_config_file(arguments.config, home))
+    person = arguments.person
+    if not PERSON.fullmatch(person):
+        raise PosthouseError(
+            f"{plain(person, 60)!r} is nobody: people are PLATFORM:ID, such as telegram:123456; "
+            "`posthouse pair list` and the log name them"
+        )
+    held = _asked(home, config, env, {"action": "survey", "owner": person})["held"]
+    backups = kept(home)
+    if not arguments.yes:
+        out(_held(person, held, backups))
+        if not any(held.values()):
+            return exits.OK
+        if not _typed(person):
+            raise PosthouseError("nothing was erased")
+    answer = _asked(home, config, env, {"action": "erase", "owner": person})
+    if arguments.json:
+        where = [str(backup.path) for backup in backups]
+        out(json.dumps({"person": person, **answer, "backups": where}, ensure_ascii=False))
+    elif "erased" in answer:
+        out("\n".join([f"erased: {_counted(answer['erased'])}", *_backups(backups)]))
+    else:
+        out(
+            "\n".join(
+                ["the daemon is erasing it; its log says when it is done", *_backups(backups)]
+            )
+        )
+    return exits.OK
+
+
+def _asked(
+    home: Home, config: Config, env: Mapping[str, str], request: Mapping[str, Any]
+) -> dict[str, Any]:
+    path = socket_path(config.gateway.control_socket, home.path, env)
+    answer = ask(path, {"op": "forget", **request})
+    if answer is None:
+        if not home.database.exists():
+            raise PosthouseError(f"nothing is stored yet in {home.path}")
+        # Inside, so that the parser stays instant; the store brings the database driver.
+        from gateway.wiring.forgetting import answer_forgetting  # noqa: PLC0415
+
+        with claimed(home.path, home.lock):
+            answer = asyncio.run(answer_forgetting(home, config, env, request))
+    if "error" in answer:
+        raise PosthouseError(str(answer["error"]))
+    return answer
+
+
+def _typed(person: str) -> bool:
+    """Does whoever sits there mean it?"""
+    sys.stdout.write(f"\nThis can not be undone. Type {person} to erase it: ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip() == person
+
+
+def _held(person: str, held: Mapping[str, int], backups: list[Backup]) -> str:
+    if not any(held.values()):
+        return f"nothing is held of {person}"
+    rows = [(f"{number:,}", _NAMES[what]) for what, number in held.items() if number]
+    lines = [f"held of {person}:", table(("", ""), rows).strip(), *_backups(backups)]
+    lines.append("what plugins keep (the home's folder hermes) is theirs, and stays")
+    return "\n".join(lines)
+
+
+def _counted(numbers: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number) or "nothing"
+    )
+
+
+def _backups(backups: list[Backup]) -> list[str]:
+    if not backups:
+        return []
+    named = [f"  {plain(str(b.path), 200)} ({when(b.made_at)})" for b in backups]
+    return ["these backups still hold it, until you delete them:", *named]

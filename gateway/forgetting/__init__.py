@@ -1,0 +1,1 @@
+"""Forgetting: a person who asks for it, and conversations that have been silent for long."""

@@ -1,0 +1,239 @@
+"""Owns a person's being forgotten, from the question to the last byte: asked, confirmed, done.
+
+What was confirmed is stored before anything goes, so a crash at any moment is made good at the
+next start (`resume`). Each step may be done twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Protocol
+
+from agent.errors import StoreError
+from agent.forgetting import ForgetRequest, Forgetting, Holdings
+from agent.mail import Address, OutboxDraft, OutboxItem
+from agent.ports import Clock
+from gateway.backups.shelf import Backup
+from gateway.forgetting import words
+from gateway.intake.keys import is_personal
+from gateway.tasks import TaskOwner
+
+log = logging.getLogger(__name__)
+
+CODE_SECONDS = 600.0
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+AGAIN_SECONDS = 60.0
+"""Before a store that took nothing is asked again."""
+MOST_TRIES = 10
+
+
+class Stopping(Protocol):
+    """The lanes, as far as somebody's conversations have to rest."""
+
+    def resting(self, keys: Collection[str]) -> AbstractContextManager[None]:
+        """Nothing begins under these keys while the block runs."""
+        ...
+
+    async def quiet(self, keys: Collection[str], owner: str) -> bool:
+        """End what runs there: this person's at once, others' when it is done or time is up."""
+        ...
+
+
+class Files(Protocol):
+    """The folder of kept files."""
+
+    async def remove(self, names: Sequence[str]) -> int:
+        """Delete those of these that nobody has; how many that were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """What there is of people beside the store."""
+
+    backups: Callable[[], Sequence[Backup]]
+    plugin_files: Callable[[], Sequence[str]]
+    """What plugins keep, by name."""
+    files: Files | None = None
+    clear_workspace: Callable[[str], Awaitable[None]] | None = None
+    """Of a place (`agent.ports.ToolContext.place`)."""
+    rewrite: Callable[[], Awaitable[bool]] | None = None
+    """Writes the database anew and empties its log; None: there is no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Something that remembers texts for as long as the process runs."""
+
+    drop: Callable[[Holdings, Sequence[str]], None]
+    """Told what was erased, and which files are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    code: str
+    until: float
+    """By the monotonic clock."""
+
+
+class ForgettingDesk:
+    """One for the daemon."""
+
+    def __init__(
+        self,
+        store: Forgetting,
+        leavings: Leavings,
+        clock: Clock,
+        zone: Callable[[], tzinfo],
+        *,
+        lanes: Stopping | None = None,
+        caches: Iterable[Cache] = (),
+        hand_over: Callable[[Iterable[OutboxItem]], None] = lambda items: None,
+        withdraw: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Take the parts.
+
+        ``lanes``: None: nothing runs (no daemon). ``withdraw``: takes out of delivery what is not
+        owed any more.
+        """
+        self._store = store
+        self._leavings = leavings
+        self._clock = clock
+        self._zone = zone
+        self._lanes = lanes
+        self._caches = tuple(caches)
+        self._hand_over = hand_over
+        self._withdraw = withdraw
+        self._pending: dict[str, _Pending] = {}
+        self._tasks = TaskOwner(clock)
+
+    async def ask(self, owner: str) -> tuple[str, str | None]:
+        """What is held of this person, in words, and the code that confirms; None: nothing is."""
+        held = await self._store.holdings(owner)
+        if held.nothing:
+            return words.NOTHING, None
+        now = self._clock.monotonic()
+        self._pending = {who: p for who, p in self._pending.items() if p.until > now}
+        code = "".join(secrets.choice(_ALPHABET) for _ in range(6))
+        self._pending[owner] = _Pending(code, now + CODE_SECONDS)
+        return self._question(held, code), code
+
+    def _question(self, held: Holdings, code: str) -> str:
+        backups, kept = self._leavings.backups(), self._leavings.plugin_files()
+        return words.question(held, backups, kept, code, self._zone())
+
+    async def confirm(
+        self, owner: str, code: str, *, inbox_id: int | None = None, to: Address | None = None
+    ) -> bool:
+        """Begin, if this is the code that this very person was given; False: it is not.
+
+        The row that asked is answered with it. It goes on by itself.
+        """
+        pending = self._pending.get(owner)
+        if pending is None or pending.until <= self._clock.monotonic():
+            return False
+        if not secrets.compare_digest(pending.code.encode(), code.strip().lower().encode()):
+            return False
+        request = await self._store.begin_forgetting(owner, inbox_id=inbox_id, answer_to=to)
+        self._pending.pop(owner, None)
+        self._tasks.spawn(self._patiently(request), name="forgetting")
+        return True
+
+    async def survey(self, owner: str) -> Holdings:
+        """For the operator."""
+        return await self._store.holdings(owner)
+
+    async def forget(self, owner: str) -> Holdings:
+        """At the operator's word: all of it, to the end."""
+        request = await self._store.begin_forgetting(owner)
+        return await self._carry_out(request)
+
+    async def resume(self) -> int:
+        """At a start, before any message: what the last run has begun goes on; how much it was.
+
+        Rows and files are gone when this returns; what may take long goes on by itself.
+        """
+        requests = await self._store.forgetting()
+        for request in requests:
+            log.info("a person is being forgotten since the last run")
+            erased = await self._erase(request)
+            self._tasks.spawn(self._patiently(erased), name="forgetting")
+        return len(requests)
+
+    async def idle(self, seconds: float) -> bool:
+        """Wait until nothing is being erased; False if that took too long."""
+        return await self._tasks.wait(seconds)
+
+    async def close(self) -> None:
+        """What is not done is done after the next start."""
+        await self._tasks.cancel(1.0)
+
+    # step by step
+
+    async def _patiently(self, request: ForgetRequest) -> None:
+        for tries in range(1, MOST_TRIES + 1):
+            try:
+                await self._carry_out(request)
+            except (StoreError, OSError) as exc:
+                log.warning("forgetting waits", extra={"tries": tries, "error": repr(exc)})
+                await self._clock.sleep(AGAIN_SECONDS)
+            else:
+                return
+        log.error("forgetting is left to the next start")
+
+    async def _carry_out(self, request: ForgetRequest) -> Holdings:
+        request = await self._erase(request)
+        erased = request.erased or Holdings()
+        rewrite = self._leavings.rewrite
+        rewritten = rewrite is None or await rewrite()
+        text = words.done(
+            erased,
+            self._leavings.backups(),
+            self._leavings.plugin_files(),
+            self._zone(),
+            rewritten=rewritten,
+        )
+        to = request.answer_to
+        owed = () if to is None else (OutboxDraft(to, text, "command"),)
+        self._hand_over(await self._store.finish_forgetting(request.owner, owed))
+        log.info(
+            "a person was forgotten",
+            extra={
+                "messages": erased.messages,
+                "conversations": erased.conversations,
+                "shared_conversations": erased.shared,
+                "files": len(request.file_names),
+                "database_rewritten": rewritten,
+            },
+        )
+        return erased
+
+    async def _erase(self, request: ForgetRequest) -> ForgetRequest:
+        """Rows, memories of this process, files, in this order."""
+        if request.erased is None:
+            request = await self._erase_rows(request)
+        erased = request.erased or Holdings()
+        for cache in self._caches:
+            cache.drop(erased, request.file_names)
+        if self._withdraw is not None:
+            await self._withdraw()
+        if self._leavings.files is not None and request.file_names:
+            await self._leavings.files.remove(request.file_names)
+        if self._leavings.clear_workspace is not None:
+            for place in (request.owner, *filter(is_personal, erased.keys)):
+                await self._leavings.clear_workspace(place)
+        return request
+
+    async def _erase_rows(self, request: ForgetRequest) -> ForgetRequest:
+        if self._lanes is None:
+            return await self._store.erase(request.owner)
+        keys = (await self._store.holdings(request.owner)).keys
+        with self._lanes.resting(keys):
+            if not await self._lanes.quiet(keys, request.owner):
+                log.warning("something still runs in a conversation whose words are erased")
+            return await self._store.erase(request.owner)
