@@ -33,6 +33,9 @@ WHO: dict[str, Who] = {
     "branch": "admins if shared",
     "sessions": "anyone",
     "resume": "admins if shared",
+    "remind": "anyone",
+    # Of a job: whose it is decides that, at the job itself.
+    "jobs": "anyone",
     "whoami": "anyone",
     "usage": "anyone",
     "memory": "anyone",

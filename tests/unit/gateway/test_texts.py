@@ -24,9 +24,9 @@ FILES = sorted(
 SPEC = (
     "stop", "restart", "new", "status", "context", "micro", "compress", "lineage", "uncompress",
     "branch", "retry", "undo", "title", "sessions", "resume", "usage", "help", "whoami", "approve",
-    "deny", "memory", "forget",
+    "deny", "memory", "forget", "remind", "jobs",
 )  # fmt: skip
-NOT_BUILT = ("remind", "jobs")
+NOT_BUILT: tuple[str, ...] = ()
 COMMAND = re.compile(r"(?<![\w/.:)}])/([a-z]{2,})\b(?![/.]\w)")
 NO_COMMAND = ("etc",)
 
