@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.approvals import Approver
+from agent.jobs.nouns import is_scheduled
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, InboxRecord
 from agent.messages import Row
@@ -135,6 +136,7 @@ class Task:
             direct_chat=direct,
             turn_id=self.ticket.turn_id,
             user_row_id=self.ticket.user_row_id,
+            for_person=not all(is_scheduled(item.record) for item in self.items),
             place=place_for(self.owner, record.session_key, direct=direct),
             approver=self.approver,
         )
