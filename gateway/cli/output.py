@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -9,11 +10,15 @@ from collections.abc import Sequence
 
 from agent.errors import PosthouseError
 
+# What would do something to a terminal. Written out like this it is the same in JSON.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)))
 
 
 def out(text: str) -> None:
     """Print to standard output; what it can not encode is replaced, never an error.
+
+    Whatever is in the text, it steers no terminal.
 
     Raises:
         PosthouseError: there is no standard output, or it takes nothing more.
@@ -23,7 +28,8 @@ def out(text: str) -> None:
         raise PosthouseError("standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        shown = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        sys.stdout.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
         # Not left to the interpreter's end, where nobody can answer for a failure any more.
         sys.stdout.flush()
     except BrokenPipeError:

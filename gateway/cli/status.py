@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from agent.clock import SystemClock
+from agent.errors import ConfigError
 from gateway import __version__
 from gateway.cli import exits
-from gateway.cli.output import out, table
-from gateway.config.environment import environment, find_config_file, find_home
+from gateway.cli.output import out, plain, table
+from gateway.cli.overview_text import lines, state_of
+from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
 from gateway.control import ask, socket_path
 
@@ -18,32 +23,63 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what the daemon says of itself."""
     env = environment()
     home = find_home(env)
-    config, _ = load_config(find_config_file(arguments.config, home))
-    answer = ask(socket_path(config.gateway.control_socket, home.path, env), {"op": "status"})
+    answer = ask_daemon(home, arguments.config, env, "status")
     if answer is None:
         answer = {
             "home": str(home.path),
             "version": __version__,
+            "running": False,
             "ready": False,
             "platforms": {},
             "reason": "not running",
         }
+    else:
+        answer["running"] = True
     if arguments.json:
         out(json.dumps(answer, ensure_ascii=False))
     else:
-        out(_text(answer, home.reason))
+        out(as_text(answer, home.reason, SystemClock().now()))
     return exits.OK if answer["ready"] else exits.FAILED
 
 
-def _text(answer: dict[str, Any], reason: str) -> str:
-    state = "ready" if answer["ready"] else answer.get("reason") or "starting"
-    lines = [f"posthouse {answer['version']}: {state}", f"home: {answer['home']} ({reason})"]
-    lines += [f"{k}: {v}" for k, v in answer.get("details", {}).items()]
+def ask_daemon(
+    home: Home, config_file: str | None, env: Mapping[str, str], operation: str
+) -> dict[str, Any] | None:
+    """What the daemon of this home answers; None: it does not run.
+
+    A configuration with errors keeps nobody from asking a daemon that runs with the one before.
+
+    Raises:
+        ConfigError: it has errors, and no daemon listens where one usually does.
+    """
+    request = {"op": operation}
+    try:
+        config, _ = load_config(find_config_file(config_file, home))
+    except ConfigError:
+        answer = ask(_socket(None, home, env), request)
+        if answer is None:
+            raise
+        return answer
+    return ask(_socket(config.gateway.control_socket, home, env), request)
+
+
+def as_text(answer: dict[str, Any], reason: str, now: float) -> str:
+    """For people."""
+    state = answer.get("reason") or state_of(answer)
+    found = [f"posthouse {plain(answer['version'])}: {state}"]
+    found.append(f"home: {plain(answer['home'])} ({reason})")
+    found += [f"{plain(k)}: {plain(v)}" for k, v in answer.get("details", {}).items()]
+    found += [f"{subject}: {words}" for subject, words in lines(answer, now)]
     platforms = [
-        (name, status["state"], status["reason"]) for name, status in answer["platforms"].items()
+        (plain(name, 40), status["state"], plain(status["reason"], 200))
+        for name, status in answer["platforms"].items()
     ]
     if platforms:
-        lines += ["", table(("PLATFORM", "STATE", "REASON"), platforms)]
+        found += ["", table(("PLATFORM", "STATE", "REASON"), platforms)]
     if answer.get("reason") == "not running":
-        lines.append("start it with `posthouse run`")
-    return "\n".join(lines)
+        found.append("start it with `posthouse run`")
+    return "\n".join(found)
+
+
+def _socket(configured: str | None, home: Home, env: Mapping[str, str]) -> Path:
+    return socket_path(configured, home.path, env)

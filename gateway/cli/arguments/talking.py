@@ -6,7 +6,7 @@ from gateway.cli.arguments.line import CommandLine, positive, said, text
 
 
 def add(line: CommandLine) -> None:
-    """run, chat, demo, status, usage, pair, plugins."""
+    """run, chat, demo, status, top, usage, pair, plugins."""
     options = line.config_file, line.as_json
     line.add("run", "run", "start the gateway", line.config_file)
     line.add(
@@ -19,7 +19,14 @@ def add(line: CommandLine) -> None:
         "demo", "demo", "see a conversation grow, get compressed, and remember (a few seconds)"
     )
     line.add(
-        "status", "status", "how the running gateway is; exit 0: ready, 1: not running", *options
+        "status",
+        "status",
+        "how the running gateway is; exit 0: ready, 1: not ready or not running",
+        *options,
+    )
+    top = line.add("top", "top", "the running gateway, live: who is at work, what waits", *options)
+    top.add_argument(
+        "--every", type=positive, default=1, metavar="SECONDS", help="between two looks (1)"
     )
 
     usage = line.add("usage", "usage", "requests, tokens and money of the last days", *options)
