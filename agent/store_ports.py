@@ -568,6 +568,13 @@ class Store(
         """
         ...
 
+    def at_work_seconds(self) -> float:
+        """For how long the transaction that is under way has been so; 0.0: none is.
+
+        Infinite: nothing will ever be written again by this process. At once, as `trouble`.
+        """
+        ...
+
     async def maintain(self) -> bool:
         """One small step of upkeep, for a quiet moment. True: there is more to do.
 

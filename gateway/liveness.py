@@ -24,6 +24,9 @@ DEGRADED_SECONDS = 180.0
 """What a platform that heals itself may take between two words."""
 ENDING_SECONDS = 5.0
 """How long a cancelled platform may take to end, before it counts as stuck."""
+STORE_SECONDS = 300.0
+"""How long one transaction may take, before only a new process helps. They take milliseconds; a
+disk that hangs for a while is waited for."""
 RESTART_SECONDS = 30.0
 """What the supervisor may take, beyond all that, to do something about it."""
 _NEXT_TO_NOTHING = 1e-6
@@ -108,6 +111,15 @@ def longest_silence_seconds(state: PlatformState) -> float:
 def is_overdue(vitals: Vitals) -> bool:
     """Has it been silent for so long that it has to be started again?"""
     return vitals.patience_seconds <= _NEXT_TO_NOTHING
+
+
+def store_beyond_help(at_work_seconds: float) -> str | None:
+    """Why nothing but a new process can help the store; None: it writes."""
+    if at_work_seconds == float("inf"):
+        return "the thread that writes has ended"
+    if at_work_seconds > STORE_SECONDS:
+        return f"one transaction has been under way for {at_work_seconds:.0f} s"
+    return None
 
 
 def beyond_help(vitals: Vitals) -> str | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import logging
 
 from agent.ports import Clock
 from agent.store_ports import Store
-from gateway.liveness import beyond_help
+from gateway.liveness import beyond_help, store_beyond_help
 from gateway.platforms.contract import PlatformState
 from gateway.sdnotify import ServiceManager
+from gateway.stacks import log_tasks, show_when_asked
 from gateway.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -22,8 +21,9 @@ LOOK_SECONDS = 30.0
 class Watchdog:
     """Fed as long as all is well.
 
-    A platform that nothing here can bring back needs a new process: unfed, the manager makes one.
-    Without a manager it stays at the loud words in the log, and the others go on.
+    A platform that nothing here can bring back needs a new process, and so does a store that does
+    not come on: unfed, the manager makes one. Without a manager it stays at the loud words in the
+    log, and the others go on.
     """
 
     def __init__(
@@ -49,18 +49,21 @@ class Watchdog:
     async def feed(self) -> None:
         """For as long as the process lives."""
         watchdog_seconds = self._manager.watchdog_seconds
-        if watchdog_seconds is not None:
-            _show_stack_on_abort()
+        show_when_asked()
+        told = False
         every_seconds = LOOK_SECONDS if watchdog_seconds is None else watchdog_seconds / 2
         while True:
             lost = {} if self._stopping else self._beyond_help()
             for name, reason in lost.items():
                 log.critical(
-                    "only a new start helps this platform: the watchdog is not fed",
-                    extra={"platform": name, "reason": reason},
+                    "only a new start helps this: the watchdog is not fed",
+                    extra={"what": name, "reason": reason},
                 )
             if not lost:
                 self._manager.alive()
+            elif not told:
+                log_tasks()
+            told = bool(lost)
             trouble = self._store.trouble()
             if trouble is not None:
                 log.critical("nothing can be stored", extra={"reason": trouble})
@@ -69,6 +72,7 @@ class Watchdog:
 
     def _beyond_help(self) -> dict[str, str]:
         judged = {n: beyond_help(v) for n, v in self._supervisor.vitals().items()}
+        judged["store"] = store_beyond_help(self._store.at_work_seconds())
         return {name: reason for name, reason in judged.items() if reason is not None}
 
     def _summary(self) -> str:
@@ -81,10 +85,3 @@ class Watchdog:
             for name, s in states.items()
         ]
         return ", ".join(lines)
-
-
-def _show_stack_on_abort() -> None:
-    """An unfed watchdog ends in SIGABRT: the log should then show what everybody was doing."""
-    # Fails where standard error is no file of the system's; then there is nowhere to show it.
-    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
-        faulthandler.enable()

@@ -78,6 +78,8 @@ _MERGE_AFTER = 4
 _MERGED_PAGES = 4
 """Of the index, for each text."""
 
+SLOW_SECONDS = 30.0
+"""What takes longer is trouble: a disk that hangs, or another process that holds the file."""
 IDLE_SECONDS = 0.05
 """Nobody asks for anything for so long: time to write the log back into the file."""
 _IDLE_AFTER = 100
@@ -224,6 +226,9 @@ class Writer:
         """Of the last group; written by the connection's thread."""
         self._condemned: str | None = None
         self._asked_at = clock.monotonic()
+        self._at_work_since: float | None = None
+        """A transaction is under way; written by the connection's thread."""
+        self._ended_by_itself = False
 
     # on the event loop
 
@@ -257,7 +262,18 @@ class Writer:
 
     def trouble(self) -> str | None:
         """`storage.store.Writing.trouble`."""
+        if self._ended_by_itself:
+            return "the thread that writes has ended"
+        if (seconds := self.at_work_seconds()) > SLOW_SECONDS:
+            return f"a write has been under way for {seconds:.0f} s"
         return self._refusal() or self._last_failure
+
+    def at_work_seconds(self) -> float:
+        """`storage.store.Writing.at_work_seconds`."""
+        since = self._at_work_since
+        if self._ended_by_itself:
+            return float("inf")
+        return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
 
     @property
     def idle_seconds(self) -> float:
@@ -296,7 +312,9 @@ class Writer:
                     if group[0].outside:
                         self._run_outside(connection, group[0])
                     else:
+                        self._at_work_since = self._clock.monotonic()
                         self._run_group(connection, tx, group)
+                        self._at_work_since = None
                     self._answer(group)
             _tidy(connection)
         finally:
@@ -426,6 +444,7 @@ class Writer:
 
     def _finish(self, _: object) -> None:
         """On the loop: the thread takes nothing more, and nobody may wait for ever."""
+        self._ended_by_itself = not self._closed
         self._closed = True
         self._hand_over()
         while not self._queue.empty():

@@ -568,6 +568,9 @@ class MemoryStore:
     def trouble(self) -> str | None:
         return None
 
+    def at_work_seconds(self) -> float:
+        return 0.0
+
     async def maintain(self) -> bool:
         return False
 

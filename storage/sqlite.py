@@ -151,6 +151,9 @@ class SqliteWriting:
     def trouble(self) -> str | None:
         return self._writer.trouble()
 
+    def at_work_seconds(self) -> float:
+        return self._writer.at_work_seconds()
+
     def now(self) -> float:
         return self._writer.now()
 

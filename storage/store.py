@@ -121,6 +121,10 @@ class Writing(Protocol):
         """Why the last transaction failed, or the next one will; None: they do not."""
         ...
 
+    def at_work_seconds(self) -> float:
+        """As `agent.store_ports.Store.at_work_seconds`."""
+        ...
+
     def now(self) -> float:
         """The time that a call is given now."""
         ...
@@ -554,8 +558,14 @@ class SqlStore(SqlArchive):
     def trouble(self) -> str | None:
         return self._writing.trouble()
 
+    def at_work_seconds(self) -> float:
+        return self._writing.at_work_seconds()
+
     async def maintain(self) -> bool:
-        return await self._writing.write_alone(search.maintain)
+        more = await self._writing.write_alone(search.maintain)
+        if not more and await self._writing.outside(rewriting.log_is_long):
+            await self.shorten_log()
+        return more
 
     @property
     def idle_seconds(self) -> float:

@@ -13,6 +13,7 @@ import pytest
 from agent.llm.offline import OfflineModel
 from gateway.daemon import Daemon
 from gateway.lanes.lanes import Job
+from gateway.liveness import STORE_SECONDS
 from gateway.platforms.contract import (
     Intake,
     PlatformConfigError,
@@ -166,11 +167,27 @@ async def test_a_stuck_platform_stops_the_feeding_and_is_said_before(
         assert clock.monotonic() - began < 60 + 10 + 2 * WATCHDOG_SECONDS
         loud = [r for r in caplog.records if r.levelname == "CRITICAL"]
         assert {"platform does not end"} < {r.getMessage() for r in loud}
-        assert loud[-1].__dict__["platform"] == "fake"
+        assert loud[-1].__dict__["what"] == "fake"
         assert not await scene.fed_within(5 * WATCHDOG_SECONDS), "and it stays so"
         assert "stuck" in scene.daemon.status()["platforms"]["fake"]["reason"]
         # It ends after all: no new process is needed.
         scene.platform.deaf, scene.platform.alive = False, True
+        assert await scene.fed_within(WATCHDOG_SECONDS)
+
+
+async def test_a_store_that_does_not_come_on_stops_the_feeding(
+    tmp_path: Path, clock: FakeClock, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Scene(tmp_path, clock, manager) as scene:
+        at_work = 0.0
+        store = scene.daemon._parts.store
+        monkeypatch.setattr(store, "at_work_seconds", lambda: at_work)
+        at_work = STORE_SECONDS  # a disk that hangs for minutes is waited for
+        assert await scene.fed_within(WATCHDOG_SECONDS / 2)
+        for seconds in (STORE_SECONDS + 1, float("inf")):
+            at_work = seconds
+            assert not await scene.fed_within(2 * WATCHDOG_SECONDS)
+        at_work = 0.0
         assert await scene.fed_within(WATCHDOG_SECONDS)
 
 

@@ -31,10 +31,11 @@ class Rig:
         migrate(self.connection, 0.0)
         self.connection.execute("CREATE TABLE t (k TEXT PRIMARY KEY, n INTEGER NOT NULL)")
         self.in_place = True
+        self.clock = FakeClock()
         self.commits = 0
         self.connection.set_trace_callback(self._trace)
         self.writer = Writer(
-            clock=FakeClock(),
+            clock=self.clock,
             ids=SequentialIds(),
             estimate=lambda _: 1,
             in_place=lambda: self.in_place,
@@ -72,6 +73,48 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     rig = Rig(tmp_path / "t.db")
     yield rig
     await rig.stop()
+
+
+async def test_how_long_a_transaction_takes_is_known_and_said(rig: Rig) -> None:
+    begun = threading.Event()
+    gate = threading.Event()
+
+    def hang(_: Transaction) -> None:
+        begun.set()
+        gate.wait(10)
+
+    assert rig.writer.at_work_seconds() == 0.0
+    held = rig.writer.submit(hang, ())
+    await asyncio.to_thread(begun.wait, 10)
+    rig.clock.jump(40)
+    assert rig.writer.at_work_seconds() == 40.0
+    assert rig.writer.trouble() == "a write has been under way for 40 s"
+    gate.set()
+    await held
+    assert rig.writer.trouble() is None
+    await rig.writer.submit(put, ("a",))
+    assert rig.writer.at_work_seconds() == 0.0
+
+
+async def test_a_thread_that_ends_by_itself_is_trouble_for_ever(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = RuntimeError("a bug of ours")
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(rig.writer, "_answer", raiser(ended))
+    lost = rig.writer.submit(put, ("a",))
+    await asyncio.to_thread(rig.thread.join, 10)
+    await asyncio.sleep(0)
+    assert rig.writer.at_work_seconds() == float("inf")
+    assert rig.writer.trouble() == "the thread that writes has ended"
+    lost.cancel()
+
+
+def raiser(error: Exception) -> Any:
+    def call(*_: object) -> None:
+        raise error
+
+    return call
 
 
 @pytest.fixture(autouse=True)
