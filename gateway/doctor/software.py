@@ -32,8 +32,8 @@ def look(ground: Ground) -> Iterable[Finding]:
         )
     else:
         said.ok(f"Python {_dotted(python)}")
-    _sqlite(said, sqlite3.sqlite_version_info)
-    _libraries(said, ground.checkout / "constraints.txt")
+    say_sqlite(said, sqlite3.sqlite_version_info)
+    say_libraries(said, ground.checkout / "constraints.txt")
     try:
         check_installation()
     except ConfigError as exc:
@@ -41,7 +41,8 @@ def look(ground: Ground) -> Iterable[Finding]:
     return said.findings
 
 
-def _sqlite(said: Said, version: tuple[int, ...]) -> None:
+def say_sqlite(said: Said, version: tuple[int, ...]) -> None:
+    """Has it the bug that two writers bring out?"""
     backported = version[2] >= _BACKPORTS.get((version[0], version[1]), sys.maxsize)
     text = f"SQLite {_dotted(version)}"
     if version >= _SOUND_SQLITE or backported:
@@ -55,7 +56,8 @@ def _sqlite(said: Said, version: tuple[int, ...]) -> None:
         )
 
 
-def _libraries(said: Said, pins: Path) -> None:
+def say_libraries(said: Said, pins: Path) -> None:
+    """What is installed, beside what was tested together."""
     try:
         lines = pins.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -30,6 +30,7 @@ class Methods:
         self.state = state
         self.updates = updates
         self.webhook = webhook
+        self.reads_groups = True  # its privacy mode is off
         sending = Sending(state)
         self.sending = sending
         table: dict[str, Method] = {
@@ -74,7 +75,7 @@ class Methods:
         return {
             **self.state.bot,
             "can_join_groups": True,
-            "can_read_all_group_messages": True,
+            "can_read_all_group_messages": self.reads_groups,
             "supports_inline_queries": False,
             "can_connect_to_business": False,
             "has_main_web_app": False,
