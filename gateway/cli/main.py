@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway import __version__
 from gateway.cli import exits
-from gateway.cli.arguments import beginning, operating, stored, talking
+from gateway.cli.arguments import beginning, jobs, operating, stored, talking
 from gateway.cli.arguments.line import CommandLine
 
 
@@ -24,7 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"posthouse {__version__}")
     parser.set_defaults(is_process=False)
     line = CommandLine(parser)
-    for kind in (beginning, talking, operating, stored):
+    for kind in (beginning, talking, operating, jobs, stored):
         kind.add(line)
     return parser
 

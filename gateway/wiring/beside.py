@@ -1,4 +1,4 @@
-"""Owns what is opened of a home without a daemon: its archive, its pairing."""
+"""Owns what is opened of a home without a daemon: its archive, its pairing, its jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from agent.clock import RandomIds, SystemClock
 from gateway.config.environment import Home
 from gateway.config.models import Config
 from gateway.intake.pairing_office import PairingOffice
+from gateway.jobs.desk import JobDesk
+from gateway.jobs.office import JobOffice
 from gateway.wiring.platforms import pairing_platforms
 from storage.archive import SqlArchive
 from storage.sqlite import open_archive, open_store
@@ -39,5 +41,20 @@ async def answer_pairing(home: Home, config: Config, request: Mapping[str, Any])
     try:
         office = PairingOffice(store, SystemClock(), pairing_on=lambda: pairing_platforms(config))
         return await office.answer(request)
+    finally:
+        await store.close()
+
+
+async def answer_jobs(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer `posthouse jobs` in a home of which no daemon runs; its lock is held.
+
+    Raises:
+        StoreUnavailable: the store can not be opened.
+    """
+    clock = SystemClock()
+    store = await open_store(home.database, clock=clock, ids=RandomIds())
+    try:
+        desk = JobDesk(store, clock, zone=config.timezone or "UTC")
+        return await JobOffice(desk, store).answer(request)
     finally:
         await store.close()

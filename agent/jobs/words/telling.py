@@ -27,6 +27,11 @@ def moment(instant: float, zone: str, now: float, *, named: bool = True) -> str:
     return f"{day} {at:%H:%M}{seconds}" + (f" {zone}" if named else "")
 
 
+def stamp(instant: float, zone: str) -> str:
+    """A moment in full, for tables: 2026-12-01 09:00 Europe/Berlin."""
+    return f"{datetime.fromtimestamp(instant, ZoneInfo(zone)):%Y-%m-%d %H:%M:%S} {zone}"
+
+
 def distance(seconds: float) -> str:
     """How far away that is, roughly: "in 22 h"."""
     seconds = max(0.0, seconds)

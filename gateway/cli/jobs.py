@@ -1,0 +1,112 @@
+"""Owns `posthouse jobs`: what runs at set times, its ledger, and pausing it, here on the server."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agent.errors import PosthouseError
+from gateway.cli import exits
+from gateway.cli.output import out, plain, table
+from gateway.config.environment import Home, environment, find_config_file, find_home
+from gateway.config.loading import load_config
+from gateway.config.models import Config
+from gateway.control import ask, socket_path
+from gateway.home_lock import claimed
+
+_NAME_CHARS = 48
+_REASON_CHARS = 60
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """One of them, by the running daemon; without one, on its store."""
+    env = environment()
+    home = find_home(env)
+    config, _ = load_config(find_config_file(arguments.config, home))
+    request = _request(arguments)
+    path = socket_path(config.gateway.control_socket, home.path, env)
+    answer = ask(path, {"op": "jobs", **request})
+    if answer is None:
+        answer = _alone(home, config, request)
+    if "error" in answer:
+        raise PosthouseError(str(answer["error"]))
+    if arguments.json:
+        out(json.dumps(answer, ensure_ascii=False))
+        return exits.OK
+    match request["action"]:
+        case "list":
+            out(_listing(answer, all_of_them=request["all"]))
+        case "runs":
+            out(_runs(answer))
+        case _:
+            out(_changed(answer["job"]))
+    return exits.OK
+
+
+def _request(arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.action in (None, "list"):
+        return {"action": "list", "all": arguments.all}
+    return {"action": arguments.action, "id": arguments.id}
+
+
+def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
+    if not home.database.exists():
+        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+    # Inside, so that the parser stays instant; the store brings the database driver.
+    from gateway.wiring.beside import answer_jobs  # noqa: PLC0415
+
+    with claimed(home.path, home.lock):
+        return asyncio.run(answer_jobs(home, config, request))
+
+
+# --- what is printed ----------------------------------------------------------------------------
+
+
+def _listing(answer: Mapping[str, Any], *, all_of_them: bool) -> str:
+    jobs = answer["jobs"]
+    if not jobs:
+        return "there are no jobs" + ("" if all_of_them else "; --all shows those that are over")
+    rows = [
+        (
+            plain(job["id"]),
+            plain(job["name"], _NAME_CHARS),
+            plain(job["schedule"], _NAME_CHARS),
+            plain(job["next_run"] or job["state"]),
+            _how(job["last_run"]),
+            plain(job["owner"], 40),
+        )
+        for job in jobs
+    ]
+    return table(("ID", "WHAT", "WHEN", "NEXT RUN", "LAST RUN", "OWNER"), rows)
+
+
+def _how(last: Mapping[str, Any] | None) -> str:
+    return "" if last is None else f"{last['due'].rpartition(' ')[0]} {last['state']}"
+
+
+def _runs(answer: Mapping[str, Any]) -> str:
+    if not answer["runs"]:
+        return "it has not run yet"
+    rows = [
+        (
+            plain(run["due"]),
+            run["state"] if run["count"] == 1 else f"{run['state']} ({run['count']} times)",
+            plain(run["reason"], _REASON_CHARS),
+        )
+        for run in answer["runs"]
+    ]
+    return table(("DUE", "WHAT CAME OF IT", "WHY"), rows)
+
+
+def _changed(job: Mapping[str, Any]) -> str:
+    name = plain(job["name"], _NAME_CHARS)
+    match job["state"]:
+        case "paused":
+            return f"paused: {name}; `posthouse jobs resume {job['id']}` lets it go on"
+        case "cancelled":
+            return f"cancelled: {name}"
+        case _:
+            return f"goes on: {name}, next {plain(job['next_run'] or 'never')}"
