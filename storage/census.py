@@ -60,7 +60,8 @@ def _turns(connection: sqlite3.Connection, since: float) -> dict[str, int]:
 
 def _compressions(connection: sqlite3.Connection, since: float) -> tuple[int, float | None]:
     newest = connection.execute(
-        "SELECT started_at FROM sessions WHERE link = 'continuation' ORDER BY serial DESC LIMIT ?",
+        "SELECT started_at FROM (SELECT serial, link, started_at FROM sessions"
+        " ORDER BY serial DESC LIMIT ?) WHERE link = 'continuation' ORDER BY serial DESC",
         (MOST_SESSIONS,),
     )
     count, latest = 0, None
