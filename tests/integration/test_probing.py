@@ -49,7 +49,7 @@ async def test_one_that_drips_is_left() -> None:
             await asyncio.sleep(0.05)
 
     runner, root = await _served(web.get("/", drips))
-    with pytest.raises(Unreachable, match="no answer within 0.3 seconds"):
+    with pytest.raises(Unreachable, match="no answer within"):
         await asyncio.to_thread(get, root, seconds=0.3)
     await runner.cleanup()
 
