@@ -93,7 +93,7 @@ def facts_of(path: Path) -> Copy:
         raise StoreUnavailable(f"{path} can not be read: {exc.strerror or exc}") from exc
 
 
-def prepare(copy: Path, replaced: Path, now: float) -> bool:
+def prepare(copy: Path, replaced: Path) -> bool:
     """Make a copy fit to take a store's place: whatever is over by now is not begun again.
 
     False: the store that it replaces can not be read. What came in since is then not looked for.
@@ -106,7 +106,6 @@ def prepare(copy: Path, replaced: Path, now: float) -> bool:
         rows, readable = [], False
     try:
         with closing(_changing(copy)) as db:
-            mark_as_copy(db, now, keep=True)
             carry_cursors(db, rows)
         sync(copy)
     except sqlite3.Error as exc:

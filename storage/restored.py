@@ -22,11 +22,9 @@ _CURSORS = "cursors_of_replaced"
 CursorRow = tuple[str, str, str, str]
 
 
-def mark_as_copy(db: sqlite3.Connection, now: float, *, keep: bool = False) -> None:
-    """The copy is one, whoever puts it in place, and however. ``keep``: a mark that it has."""
-    known = db.execute("SELECT 1 FROM facts WHERE name = ?", (_MARK,)).fetchone()
-    if known is None or not keep:
-        _set(db, _MARK, repr(now))
+def mark_as_copy(db: sqlite3.Connection, now: float) -> None:
+    """The copy is one, whoever puts it in place, and however. The copy of one is as old as that."""
+    db.execute("INSERT OR IGNORE INTO facts (name, value) VALUES (?, ?)", (_MARK, repr(now)))
 
 
 def carry_cursors(db: sqlite3.Connection, rows: Sequence[CursorRow]) -> None:

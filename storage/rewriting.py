@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 EMPTYING_MILLISECONDS = 1_000
 """How long readers of other processes are waited for; all of ours are out of the way."""
+LONG_LOG_PAGES = 8_192
+"""32 MB; SQLite writes it back at 16 MB (`storage.database.WRITER_PRAGMAS`)."""
 SPARE_BYTES = 16 * 1024 * 1024
 """Stays free beside what is written: messages that come meanwhile want to be stored too."""
 
@@ -56,6 +58,16 @@ def empty_log(connection: sqlite3.Connection) -> bool:
     finally:
         connection.execute(f"PRAGMA busy_timeout = {usual}")
     return not busy
+
+
+def log_is_long(connection: sqlite3.Connection) -> bool:
+    """Has it grown although it is written back again and again?
+
+    SQLite begins it anew when nobody reads at the moment of a write; under constant load that
+    moment may never come.
+    """
+    (_, pages, _) = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(pages) > LONG_LOG_PAGES
 
 
 def say_log_is_held() -> None:

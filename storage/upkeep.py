@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from agent.errors import DatabaseTooNew
-from storage.database import Transaction
+from agent.errors import DatabaseTooNew, StoreUnavailable
+from storage.database import Transaction, code_of, is_index_damage
 from storage.migrate import check_version, shipped
 from storage.search.index import finds_itself
 
@@ -52,13 +52,19 @@ class Examined:
 
 def check_file(path: Path, *, thorough: bool = False) -> list[str]:
     """What is wrong with a database of ours, one line each; also beside a running daemon."""
-    return examine(path, thorough=thorough).lines()
+    try:
+        return examine(path, thorough=thorough).lines()
+    except StoreUnavailable as exc:
+        return [str(exc)]
 
 
 def examine(path: Path, *, thorough: bool = False) -> Examined:
     """Look at all of it on a connection of its own that can not write. Blocking.
 
     ``thorough``: is each index complete, and can all of the full-text index be read?
+
+    Raises:
+        StoreUnavailable: it could not be looked at; nothing is known of it.
     """
     try:
         with closing(read_only(path)) as db:
@@ -66,7 +72,15 @@ def examine(path: Path, *, thorough: bool = False) -> Examined:
     except DatabaseTooNew as exc:
         return Examined(pages=(str(exc),))
     except sqlite3.Error as exc:
+        if not _is_damage(exc):
+            raise StoreUnavailable(f"{path} can not be checked now: {exc}") from exc
         return Examined(pages=(f"{path.name} can not be read: {exc}",))
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """And not a lock, a lack of rights or of anything else that may be there the next time."""
+    code = code_of(error)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -122,7 +136,9 @@ def _said(db: sqlite3.Connection, check: str) -> list[str]:
     """What SQLite has against it; nothing if all is well."""
     try:
         rows = [str(row[0]) for row in db.execute(f"PRAGMA {check}")]
-    except sqlite3.Error as exc:
+    except sqlite3.DatabaseError as exc:
+        if not _is_damage(exc):
+            raise
         return [str(exc)]
     lines = [line for row in rows for line in row.splitlines() if not line.startswith("***")]
     return [] if lines == ["ok"] else lines
@@ -140,6 +156,8 @@ def _search_trouble(db: sqlite3.Connection, thorough: bool) -> tuple[str, ...]:
             db.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, {_SEARCH}, row)")
             db.execute("SELECT count(*), sum(doc), sum(cnt) FROM temp.words").fetchall()
     except sqlite3.DatabaseError as exc:
+        if not is_index_damage(exc):
+            raise
         return (str(exc),)
     return ()
 

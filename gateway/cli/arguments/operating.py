@@ -18,7 +18,34 @@ def add(line: CommandLine) -> None:
     config.add_parser("check", parents=options, **said("say what is wrong, and where"))
     config.add_parser("show", parents=options, **said("what holds, secrets hidden"))
     config.add_parser("schema", **said("JSON schema, for editors"))
+    config.add_parser(
+        "reload",
+        parents=options,
+        **said("have the running gateway read it again; a bad one changes nothing (exit code 78)"),
+    )
+    _backups(line)
     _service(line)
+
+
+def _backups(line: CommandLine) -> None:
+    backup = line.add(
+        "backup", "backup", "copy all that is stored, also while it runs", line.as_json
+    )
+    backup.add_argument(
+        "destination",
+        metavar="DEST",
+        nargs="?",
+        help="a folder, or a file that ends with .db (the database only); default: the home's own",
+    )
+    restore = line.add("restore", "restore", "put a backup back; what is there is put aside")
+    restore.add_argument(
+        "source",
+        metavar="SRC",
+        nargs="?",
+        help="a backup, or a folder with backups, of which the newest whole one is taken; "
+        "default: the home's own",
+    )
+    restore.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _service(line: CommandLine) -> None:

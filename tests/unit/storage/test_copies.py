@@ -174,7 +174,7 @@ async def test_channels_are_read_on_from_where_the_replaced_store_was(
     await store.accept(inbound(1), Cursor("discord", "7", "c", "50"))
     target = await copied(path)
     await store.set_cursor(Cursor("discord", "7", "c", "90"))
-    assert await asyncio.to_thread(prepare, target, path, 2.0)
+    assert await asyncio.to_thread(prepare, target, path)
     again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
     assert await again.cursors("discord", "7") == {"c": "90"}
     await again.close()
@@ -188,8 +188,8 @@ async def test_a_replaced_store_that_can_not_be_read_says_nothing(
     for content in (b"", b"garbage " * 1000):
         broken = path.with_name("broken.db")
         broken.write_bytes(content)
-        assert not await asyncio.to_thread(prepare, target, broken, 2.0)
-    assert not await asyncio.to_thread(prepare, target, path.with_name("none.db"), 2.0)
+        assert not await asyncio.to_thread(prepare, target, broken)
+    assert not await asyncio.to_thread(prepare, target, path.with_name("none.db"))
     again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
     assert await again.cursors("discord", "7") == {}
     await again.close()

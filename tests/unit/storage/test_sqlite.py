@@ -90,7 +90,7 @@ def test_nothing_else_imports_the_driver_or_opens_the_file() -> None:
                     root / "storage/hermes.py",
                     root / "gateway/plugins/facade.py",
                     root / "gateway/plugins/session_db.py",
-                    root / "gateway/backups/others.py",
+                    root / "gateway/backups/trees.py",
                     # Looks only, and at copies that nobody else has open.
                     root / "gateway/doctor/database_file.py",
                     root / "storage/upkeep.py",

@@ -1,0 +1,70 @@
+"""Owns what DEST of `posthouse backup` means: one file, a new folder, or a new one in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import PosthouseError
+from gateway.backups.shelf import folder_of
+from gateway.config.environment import Home
+
+_FILES = (".db", ".sqlite", ".sqlite3")
+_MAGIC = b"SQLite format 3\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a backup goes. Its folder is there."""
+
+    path: Path
+    is_file: bool = False
+
+
+def destination(home: Home, named: str, date: str) -> Destination:
+    """What somebody typed; ``date`` names a new folder in one that is there.
+
+    Raises:
+        PosthouseError: there can be no backup there.
+    """
+    path = Path(named).expanduser().absolute()
+    parent = path.parent.resolve()
+    path = path.resolve() if path.exists() else parent / path.name
+    _refuse_in_home(home, path)
+    is_file = path.suffix.lower() in _FILES and not path.is_dir()
+    if not path.exists() and not parent.is_dir():
+        raise PosthouseError(f"{parent} is not there; make it first, or is a disk not mounted?")
+    if is_file:
+        _refuse_other_file(path)
+        return Destination(path, is_file=True)
+    if path.is_dir():
+        return Destination(_free(path / date))
+    if path.exists():
+        raise PosthouseError(
+            f"{path} is there already, and no folder; name a folder, or a file that ends with .db"
+        )
+    return Destination(path)
+
+
+def _free(path: Path) -> Path:
+    names = [path, *(path.with_name(f"{path.name}-{n}") for n in range(2, 100))]
+    return next(name for name in names if not name.exists())
+
+
+def _refuse_in_home(home: Home, path: Path) -> None:
+    """Only the folder for it: elsewhere it would be taken for part of the home, or replace it."""
+    ours = home.path.resolve()
+    shelf = folder_of(home).resolve()
+    if path.is_relative_to(ours) and not path.is_relative_to(shelf):
+        raise PosthouseError(
+            f"{path} is inside the home {ours}; name a place outside of it, or {shelf}"
+        )
+
+
+def _refuse_other_file(path: Path) -> None:
+    """A backup of yesterday may be replaced, nothing else."""
+    if path.exists():
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+        if start not in (_MAGIC, b""):
+            raise PosthouseError(f"{path} is there already, and no database; name another file")

@@ -1,0 +1,52 @@
+"""Owns what backups are made with: the copying of a database, lent by whoever may open stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+SPARE_BYTES = 16 * 1024 * 1024
+"""Stays free beside what a backup takes."""
+
+
+class Facts(Protocol):
+    """What is known of a database that was looked at to its last page."""
+
+    @property
+    def schema(self) -> int:
+        """Its version."""
+        ...
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Table → rows."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the attachments that it names."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Of the file."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTools:
+    """What can be done with databases of ours; all of it blocks."""
+
+    copy: Callable[[Path, Path, float], Facts]
+    """From, to, now: a checked copy, made beside whoever writes. What fails leaves none."""
+    facts: Callable[[Path], Facts]
+    """Check one that nobody writes to. Raises what says that it is damaged, or too new."""
+    prepare: Callable[[Path, Path], bool]
+    """A copy, for the place of that one; False: that one can not be read."""

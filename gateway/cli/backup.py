@@ -1,0 +1,74 @@
+"""Owns `posthouse backup`: copies what is stored, beside a running daemon or without one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from agent.clock import SystemClock
+from agent.errors import PosthouseError
+from gateway.backups.destination import destination
+from gateway.backups.making import Made, dated, make
+from gateway.backups.moving_in import is_pending
+from gateway.backups.shelf import folder_of, note_elsewhere
+from gateway.backups.trees import give_to_owner_of
+from gateway.cli import exits
+from gateway.cli.output import out, plain
+from gateway.config.environment import Home, environment, find_home
+
+ALONE = """\
+Only the database: the files that people sent are not in it. A backup of everything:
+posthouse backup FOLDER"""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make one, and say what is in it."""
+    home = find_home(environment())
+    if is_pending(home.path):
+        raise PosthouseError(
+            "a restore of this home was cut off; run it again first, or start the gateway, which "
+            "finishes it"
+        )
+    made = _make(home, arguments.destination, SystemClock().now())
+    if not made.backup.path.is_relative_to(folder_of(home)):
+        note_elsewhere(home, made.backup)
+    out(json.dumps(made.facts(), ensure_ascii=False) if arguments.json else _told(made))
+    return exits.OK
+
+
+def _make(home: Home, named: str | None, now: float) -> Made:
+    # Inside, so that the parser stays instant; the store brings the database.
+    from gateway.wiring.backups import store_tools  # noqa: PLC0415
+
+    shelf = folder_of(home)
+    if named is None:
+        if not home.database.exists():
+            raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        shelf.mkdir(mode=0o700, exist_ok=True)
+    where = destination(home, named or str(shelf), dated(now))
+    made = make(home, where, store_tools(), now)
+    if Path(where.path).is_relative_to(shelf):
+        give_to_owner_of(home.path, shelf)
+    return made
+
+
+def _told(made: Made) -> str:
+    counts = made.counts
+    lines = [
+        f"written and checked: {plain(str(made.backup.path))}",
+        f"{counts['conversations']} conversations, {counts['messages']} messages, "
+        f"{made.backup.bytes / 1e6:.1f} MB",
+    ]
+    if made.alone:
+        lines.append(ALONE)
+    else:
+        lines.append(f"{made.attachments} attachments" + "".join(f", {b}" for b in made.beside))
+    if made.missing_attachments:
+        lines.append(f"{made.missing_attachments} attachments were gone from the home before")
+    if made.left_out:
+        some = ", ".join(plain(name, 60) for name in made.left_out[:5])
+        lines.append(f"not readable, and so not in it: {some}")
+    if not made.alone:
+        lines.append("Tokens and keys are not in it. `posthouse restore` puts it back.")
+    return "\n".join(lines)

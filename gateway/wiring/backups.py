@@ -1,0 +1,11 @@
+"""Owns what backups are made with: the copying of databases is the store's."""
+
+from __future__ import annotations
+
+from gateway.backups.nouns import StoreTools
+from storage.copies import copy_database, facts_of, prepare
+
+
+def store_tools() -> StoreTools:
+    """Works beside a running daemon and without one."""
+    return StoreTools(copy_database, facts_of, prepare)

@@ -1,0 +1,169 @@
+"""Owns the tests of backups: what is in one, where it may go, what fails in the middle."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.errors import PosthouseError
+from gateway.backups.destination import destination
+from gateway.backups.making import tidy
+from gateway.backups.shelf import MANIFEST, manifest_of, within
+from gateway.backups.trees import copy_tree
+from gateway.config.environment import Home
+from tests.unit.gateway.backup_rig import filled, made, new_home, words_in
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return new_home(tmp_path)
+
+
+async def test_what_is_in_a_backup(home: Home, tmp_path: Path) -> None:
+    name = await filled(home)
+    result = await made(home, str(tmp_path / "b"))
+    folder = tmp_path / "b"
+    assert sorted(os.listdir(folder)) == sorted(
+        [MANIFEST, "attachments", "config.yaml", "hermes", "plugins", "state.db", "workspace"]
+    )
+    assert words_in(folder / "state.db") == ["swordfish"]
+    assert (folder / "attachments" / name).read_bytes() == b"bytes of swordfish"
+    assert (folder / "workspace/me/note.md").read_text() == "swordfish"
+    facts = manifest_of(folder)
+    assert facts is not None
+    assert (facts["counts"]["messages"], facts["attachments"]) == (2, 1)
+    assert facts["database_sha256"] == result.sha256
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+            assert path.is_dir() or b"sk-secret" not in path.read_bytes()
+
+
+async def test_files_are_linked_where_that_is_possible(home: Home, tmp_path: Path) -> None:
+    name = await filled(home)
+    await made(home, str(tmp_path / "b"))
+    assert (home.attachments / name).samefile(tmp_path / "b" / "attachments" / name)
+
+
+async def test_a_file_that_is_gone_is_counted(home: Home, tmp_path: Path) -> None:
+    name = await filled(home)
+    (home.attachments / name).unlink()
+    result = await made(home, str(tmp_path / "b"))
+    assert (result.attachments, result.missing_attachments) == (0, 1)
+
+
+async def test_where_it_goes(home: Home, tmp_path: Path) -> None:
+    await filled(home)
+    (tmp_path / "there").mkdir()
+    first = await made(home, str(tmp_path / "there"))
+    second = await made(home, str(tmp_path / "there"))
+    assert first.backup.path.parent == second.backup.path.parent == tmp_path / "there"
+    assert [b.path for b in within(tmp_path / "there")] != []
+    assert len(within(tmp_path / "there")) == 2
+    alone = await made(home, str(tmp_path / "x.db"))
+    assert alone.alone
+    again = await made(home, str(tmp_path / "x.db"))  # yesterday's is replaced
+    assert again.backup.path == tmp_path / "x.db"
+    assert stat.S_IMODE((tmp_path / "x.db").stat().st_mode) == 0o600
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("home/state.db", "inside the home"),
+        ("home/attachments", "inside the home"),
+        ("home", "inside the home"),
+        ("home/hermes/x.db", "inside the home"),
+        ("nowhere/b", "is not there"),
+        ("a file", "no folder"),
+        ("a file.db", "no database"),
+        ("link/x", "inside the home"),
+    ],
+)
+def test_where_none_may_go(home: Home, tmp_path: Path, named: str, words: str) -> None:
+    for name in ("a file", "a file.db"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "link").symlink_to(home.path)
+    with pytest.raises(PosthouseError, match=words):
+        destination(home, str(tmp_path / named), "d")
+    assert (tmp_path / "a file.db").read_text() == "mine"
+
+
+async def test_what_fails_in_the_middle_leaves_nothing(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(home)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gateway.backups.making.copy_tree", full)
+    before = set(os.listdir(tmp_path))
+    with pytest.raises(PosthouseError, match="No space left"):
+        await made(home, str(tmp_path / "b"))
+    assert set(os.listdir(tmp_path)) == before
+
+
+async def test_what_a_kill_left_is_tidied_and_what_is_being_made_is_not(
+    home: Home, tmp_path: Path
+) -> None:
+    await filled(home)
+    left = tmp_path / ".posthouse-0123.part"
+    left.mkdir()
+    (left / "state.db").write_text("half")
+    mine = tmp_path / ".something.part"
+    mine.mkdir()
+    alive = tmp_path / ".posthouse-4567.part"
+    alive.mkdir()
+    holder = os.open(alive, os.O_RDONLY)
+    import fcntl
+
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    tidy(tmp_path)
+    os.close(holder)
+    assert (left.exists(), mine.exists(), alive.exists()) == (False, True, True)
+    assert within(tmp_path) == []
+
+
+# --- files of others ------------------------------------------------------------------------------
+
+
+def test_databases_of_others_are_copied_by_sqlite(tmp_path: Path) -> None:
+    source = tmp_path / "hermes"
+    source.mkdir()
+    with closing(sqlite3.connect(source / "vault", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE t (x)")
+        db.execute("INSERT INTO t VALUES ('only in the log')")
+        (source / "text.db").write_text("no database")
+        (source / "empty.db").touch()
+        (source / "run.sh").write_text("#!/bin/sh")
+        (source / "run.sh").chmod(0o755)
+        (source / "link").symlink_to("../elsewhere")
+        os.mkfifo(source / "pipe")
+        taken = copy_tree(source, tmp_path / "copy")
+        db.execute("INSERT INTO t VALUES ('later')")  # its locks are as they were
+    assert taken.left_out == []
+    copy = tmp_path / "copy"
+    assert sorted(os.listdir(copy)) == ["empty.db", "link", "run.sh", "text.db", "vault"]
+    with closing(sqlite3.connect(copy / "vault")) as db:
+        assert db.execute("SELECT x FROM t").fetchall() == [("only in the log",)]
+    assert os.readlink(copy / "link") == "../elsewhere"
+    assert stat.S_IMODE((copy / "run.sh").stat().st_mode) == 0o700
+
+
+def test_a_broken_database_of_others_is_taken_as_it_is(tmp_path: Path) -> None:
+    source = tmp_path / "hermes"
+    source.mkdir()
+    with closing(sqlite3.connect(source / "vault.db")) as db, db:
+        db.execute("CREATE TABLE t (x)")
+    whole = (source / "vault.db").read_bytes()
+    (source / "vault.db").write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+    copy_tree(source, tmp_path / "copy")
+    assert (tmp_path / "copy/vault.db").read_bytes()[100:] == b"\xff" * (len(whole) - 100)
