@@ -65,15 +65,15 @@ class Overview:
             console=self._of.console,
         )
 
-    async def refresh(self) -> None:
-        """Ask the store anew; what it does not say in time stays what was known."""
+    async def refresh(self, *, jobs: bool = True) -> None:
+        """Ask the store anew; what it does not say in time is not known."""
         now = self._of.clock.now()
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 if self._of.census is not None:
                     day = day_at(now, self._of.zone())
                     self._census = await self._of.census(now, day.start)
-                if self._of.jobs is not None:
+                if jobs and self._of.jobs is not None:
                     self._jobs = await self._of.jobs()
         except (StoreError, TimeoutError) as error:
             self._census = self._jobs = None
@@ -102,7 +102,7 @@ class Overview:
 
     async def top(self) -> dict[str, Any]:
         """For ``top``: cheap enough for every second."""
-        await self.refresh()
+        await self.refresh(jobs=False)
         return {
             "now": self._of.clock.now(),
             "uptime_seconds": round(self._of.clock.monotonic() - self._started, 1),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from agent.census import Census
+from agent.jobs.ports import JobStore
 from gateway.backups.shelf import kept
 from gateway.monitoring.overview import Overview
-from gateway.monitoring.sources import Sources
+from gateway.monitoring.sources import JobFacts, Sources
 from gateway.monitoring.stalls import LoopWatch
 from gateway.monitoring.upkeep_metrics import upkeep_metrics
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
@@ -42,12 +45,25 @@ def build_overview(
             board=books.board,
             store_trouble=ground.store.trouble,
             census=census,
+            jobs=partial(_job_facts, ground.store),
             backups=lambda: [(b.made_at, b.bytes) for b in kept(home) if b.kind != "replaced"],
             loop_watch=watch,
         )
     )
     books.metrics.add(upkeep_metrics(overview, watch, lambda: ground.reloads.counts))
     return overview
+
+
+async def _job_facts(store: JobStore) -> JobFacts:
+    views = await store.job_views()
+    states = Counter(view.job.state for view in views)
+    due = [v.job.next_run_at for v in views if v.job.state == "active"]
+    return JobFacts(
+        active=states["active"],
+        paused=states["paused"],
+        next_at=min((at for at in due if at is not None), default=None),
+        failed=sum(view.last is not None and view.last.state == "failed" for view in views),
+    )
 
 
 def _not_kept(what: str, stacks: str) -> None:
