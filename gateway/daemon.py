@@ -59,6 +59,8 @@ class Daemon:
             handlers["reload"] = self._answer_reload
         if parts.pairing is not None:
             handlers["pair"] = parts.pairing.serve
+        if parts.jobs is not None:
+            handlers["jobs"] = parts.jobs.serve
         if parts.forgetting is not None:
             handlers["forget"] = ForgettingOffice(parts.forgetting).serve
         if parts.overview is not None:

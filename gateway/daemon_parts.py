@@ -14,6 +14,7 @@ from gateway.delivery.outbox import Delivery
 from gateway.exchange import TakeIn
 from gateway.forgetting.desk import ForgettingDesk
 from gateway.intake.pairing_office import PairingOffice
+from gateway.jobs.office import JobOffice
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
@@ -68,6 +69,8 @@ class Parts:
     """Takes conversations in from a file; None: this store can not."""
     pairing: PairingOffice | None = None
     """Lets people in, as the operator says."""
+    jobs: JobOffice | None = None
+    """What runs at set times, as the operator sees it."""
     reloads: Reloads | None = None
     """Reads the configuration again; None: it can not be changed while this runs."""
     restarts: RestartDesk | None = None

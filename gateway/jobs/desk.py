@@ -31,13 +31,26 @@ class JobDesk:
         store: JobStore,
         clock: Clock,
         *,
-        zone: str,
+        zone: Callable[[], str],
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """``zone``: of people who say none; ``changed``: told when the next run may be another."""
+        """Take the parts.
+
+        ``zone``: the IANA name for people who say none, as it is now.
+        ``changed``: told when the next run may be another.
+        """
         self._store = store
         self._clock = clock
-        self.zone = zone
+        self._zone = zone
+        self._changed = changed
+
+    @property
+    def zone(self) -> str:
+        """Of people who say none."""
+        return self._zone()
+
+    def on_changed(self, changed: Callable[[], None]) -> None:
+        """Whom to tell when the next run may be another."""
         self._changed = changed
 
     def now(self) -> float:

@@ -24,6 +24,8 @@ from agent.prompt import system_prompt
 from agent.sessions import SessionPrefix
 from agent.tools.registry import ToolRegistry
 from gateway.accounts import Accounts
+from gateway.jobs.desk import JobDesk
+from gateway.jobs.zone_names import name_of
 from gateway.monitoring.metered import MeteredModel
 from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.turn_board import TurnBoard
@@ -63,6 +65,7 @@ class Answering:
     compactors: CompactorCache
     tools: ToolRegistry
     notes: NoteDesk
+    jobs: JobDesk
     memory: ProviderCompanion | None
     """The configured provider of a plugin."""
     prompt: Callable[[], str]
@@ -138,10 +141,12 @@ def build_answering(
     compactors = CompactorCache(factory, keeper=factory.keeper)
     factory.on_window_changed(compactors.clear)
     notes = NoteDesk(ground.store)
+    jobs = JobDesk(ground.store, ground.clock, zone=lambda: name_of(ground.zone))
     tools = build_tools(
         config.agent.tools,
         home,
         notes=notes,
+        jobs=jobs,
         clock=ground.clock,
         zone=lambda: ground.zone,
         archive=ground.store,
@@ -161,6 +166,7 @@ def build_answering(
         compactors,
         tools,
         notes,
+        jobs,
         build_memory(ground, tools, factory, notes),
         lambda: system_prompt(ground.now.agent.system_prompt),
     )

@@ -28,6 +28,7 @@ from gateway.daemon import Daemon
 from gateway.daemon_parts import Parts
 from gateway.exchange import TakeIn
 from gateway.intake.pairing_office import PairingOffice
+from gateway.jobs.office import JobOffice
 from gateway.monitoring.http import HttpFace, HttpSettings
 from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.self_report import SelfReport
@@ -233,6 +234,7 @@ def assemble(
                 pairing_on=lambda: pairing_platforms(ground.now),
                 changed=inward.gate.changed,
             ),
+            jobs=JobOffice(answering.jobs, store),
             forgetting=inward.forgetting,
             reloads=reloads,
             restarts=restarts,

@@ -54,7 +54,7 @@ async def answer_jobs(home: Home, config: Config, request: Mapping[str, Any]) ->
     clock = SystemClock()
     store = await open_store(home.database, clock=clock, ids=RandomIds())
     try:
-        desk = JobDesk(store, clock, zone=config.timezone or "UTC")
+        desk = JobDesk(store, clock, zone=lambda: config.timezone or "UTC")
         return await JobOffice(desk, store).answer(request)
     finally:
         await store.close()

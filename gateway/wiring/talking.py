@@ -164,6 +164,7 @@ def build_inward(
             approvals=outward.approvals,
             forgetting=forgetting,
             crossed=companions.crossed,
+            jobs=answering.jobs,
             foreign=ground.plugins.gifts.commands if ground.plugins is not None else {},
         ),
         gate=gate,

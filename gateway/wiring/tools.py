@@ -19,6 +19,7 @@ from agent.tools.files import FilesTool
 from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
+from agent.tools.schedule import Jobs, ScheduleTool
 from agent.tools.shell import ShellTool
 from agent.tools.workspace import Workspaces
 from gateway.config.environment import Home
@@ -32,6 +33,7 @@ def build_tools(
     home: Home,
     *,
     notes: NoteDesk,
+    jobs: Jobs,
     clock: Clock,
     zone: Callable[[], tzinfo],
     archive: Archive,
@@ -55,6 +57,7 @@ def build_tools(
         OpenAttachmentTool(attachments, page_tokens=page_tokens, pictures=pictures),
         RememberTool(notes),
         ForgetTool(notes),
+        ScheduleTool(jobs),
     ]
     workspaces = Workspaces(home.workspace)
     if wanted.files:

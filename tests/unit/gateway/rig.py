@@ -37,6 +37,7 @@ from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
 from gateway.intake.pairing import PairingDesk
+from gateway.jobs.desk import JobDesk
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
@@ -278,6 +279,7 @@ class Rig:
         if self.compactors is None:
             self.compactors = CompactorCache(lambda _: self.compactor)
         self.restarts = RestartDesk(self.store, possible=True)
+        self.jobs = JobDesk(self.store, self.clock, zone=lambda: "Europe/Berlin")
         riding = Companions(self.companions, self.store, self.prefix_for)
         self.turns = TurnRunner(
             sessions=self.store,
@@ -315,6 +317,7 @@ class Rig:
                 restarts=self.restarts,
                 approvals=self.approvals,
                 crossed=riding.crossed,
+                jobs=self.jobs,
                 foreign=self.foreign,
             ),
             gate=self.gate,
