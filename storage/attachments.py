@@ -174,7 +174,6 @@ class FolderAttachments:
                 if os.lstat(path).st_mtime < asked_at:
                     os.unlink(path)
                     removed += 1
-            faultpoint("attachments.removed")
         if removed:
             _sync_folder(self._folder)
         return removed

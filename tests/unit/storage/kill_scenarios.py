@@ -29,6 +29,7 @@ from storage import faultpoint
 from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from tests.contract.forgetting_suite import GROUP, OTHER, in_group
 from tests.contract.jobs_suite import DUE, asked, firing
 from tests.contract.jobs_suite import draft as job_draft
 from tests.contract.lineage_suite import compress, refreeze, uncompress_of
@@ -452,9 +453,54 @@ async def void_runs(store: Store) -> Act:
     return store.void_runs
 
 
+async def _in_use(store: Store) -> None:
+    """One's own conversation, a turn cut off, a group, a conversation of it put aside, a note."""
+    await talk(store, calling("a"), result("a"), thinking("own"))
+    await in_group(store, OWNER, "zebra", said("stripes"))
+    await in_group(store, OTHER, "lion", thinking("roar"), n=1)
+    await store.start_conversation(GROUP, OTHER, PREFIX)
+    await in_group(store, OWNER, "zebra", calling("b"), result("b"), n=2)
+    await in_group(store, OTHER, "lion", thinking("roar"), n=3)
+    await store.remember_note(OWNER, OWNER, "likes tea")
+    receipt = await store.accept(inbound(4))
+    await begin(store, "cut off", (receipt.inbox_id,))
+
+
+async def begin_forgetting(store: Store) -> Act:
+    receipt = await store.accept(inbound(1, kind="command"))
+    return lambda: store.begin_forgetting(OWNER, inbox_id=receipt.inbox_id, answer_to=CHAT)
+
+
+async def erase_a_person(store: Store) -> Act:
+    await _in_use(store)
+    await store.begin_forgetting(OWNER)
+    return lambda: store.erase(OWNER)
+
+
+async def finish_forgetting(store: Store) -> Act:
+    await store.begin_forgetting(OWNER)
+    return lambda: store.finish_forgetting(OWNER, (OutboxDraft(CHAT, "gone", "command"),))
+
+
+async def clear_silent(store: Store) -> Act:
+    await talk(store, said("swordfish"))
+    await store.start_conversation(KEY, OWNER, PREFIX)
+    await talk(store, said("the newest of all"))
+    before = FakeClock().now() + 1e6
+    return lambda: store.clear_silent(before)
+
+
+async def clear_files(store: Store) -> Act:
+    assert isinstance(store, SqlStore)
+    files = FolderAttachments(_files_of[-1], store, FakeClock(), in_daemon_thread)
+    await files.keep(b"one", owner=OWNER, file_name="a.png", media_type="image/png")
+    return lambda: store.clear_files(FakeClock().now() + 1e6)
+
+
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
+        begin_forgetting, erase_a_person, finish_forgetting, clear_silent, clear_files,
         start_conversation, begin_turn, begin_first_turn, append, finish_turn,
         note_preview, leave_preview, finish_turn_with_preview, split,
         swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,
