@@ -12,11 +12,12 @@ from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.arguments import beginning, jobs, operating, stored, talking
 from gateway.cli.arguments.line import CommandLine
+from gateway.cli.arguments.parsing import Parser
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line. Imports nothing: `--help` has to be instant."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="posthouse",
         description="A chat-bot gateway whose conversations go on for ever.",
         epilog="`posthouse run` starts the gateway, `posthouse demo` shows what it does.",
@@ -37,6 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return exits.MISTYPED
     arguments.is_process = argv is None  # and not a call in another one
+    if arguments.is_process:
+        from gateway.concealing import keep_to_the_owner  # noqa: PLC0415
+
+        keep_to_the_owner()
     if arguments.command == "run" and arguments.is_process:
         from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
 
@@ -83,7 +88,9 @@ def _let_go_of_output() -> None:
 
 
 def _fail(code: int, *lines: str) -> int:
-    for line in lines:
+    from gateway.terminal_text import harmless  # noqa: PLC0415
+
+    for line in map(harmless, lines):
         print(f"posthouse: {line}", file=sys.stderr)  # noqa: T201
     return code
 

@@ -34,3 +34,10 @@ def add(line: CommandLine) -> None:
     init.add_argument("--telegram-base-url", metavar="URL", help="a Bot API server of your own")
     init.add_argument("--discord-api-base", metavar="URL", help="another one than Discord's")
     init.add_argument("--model-base-url", metavar="URL", help="any server for the Messages API")
+
+    completion = line.add(
+        "completion", "completion", "a script that completes our commands at the Tab key"
+    )
+    completion.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
+    )
