@@ -1,4 +1,4 @@
-"""Owns keeping other processes of the same user out of this one's memory and environment.
+"""Owns keeping others out: of this process's memory and environment, and of what it writes.
 
 What the shell tool runs belongs to the same user. Linux shows such processes each other's
 environment and memory, and with that the secrets which this one was started with.
@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 
 _PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4
 
 log = logging.getLogger(__name__)
+
+
+def keep_to_the_owner() -> None:
+    """What this process makes is its user's alone, whatever the shell that started it says.
+
+    And a crash leaves no copy of its memory, with everybody's words and all secrets, on a disk.
+    """
+    os.umask(0o077)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def conceal_this_process() -> bool:

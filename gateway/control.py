@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import stat
+import struct
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -79,6 +80,10 @@ class ControlServer:
             self.path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not _is_ours(writer.get_extra_info("socket")):
+            log.warning("control connection of another user refused")
+            writer.close()
+            return
         self._writers.add(writer)
         try:
             request = await _read(reader)
@@ -96,6 +101,20 @@ class ControlServer:
         finally:
             self._writers.discard(writer)
             writer.close()
+
+
+def _is_ours(sock: socket.socket) -> bool:
+    """Is the other side the same user, or the administrator?
+
+    The file's rights say so as well, but `gateway.control_socket` may name any folder, and not
+    every system asks for the rights of a socket.
+    """
+    try:
+        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (AttributeError, OSError):
+        return True  # a system without it: the file's rights have to do
+    _, user, _ = struct.unpack("3i", told)
+    return user in (0, os.geteuid())
 
 
 def _clear(path: Path) -> None:
@@ -186,7 +205,9 @@ class RemoteTerminal:
         await send_line(self._writer, {"text": text})
 
 
-def ask(path: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
+def ask(
+    path: Path, request: Mapping[str, Any], *, seconds: float = ANSWER_SECONDS
+) -> dict[str, Any] | None:
     """Ask the running daemon, for commands that need no event loop. None: no daemon answers.
 
     Raises:
@@ -194,7 +215,7 @@ def ask(path: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(ANSWER_SECONDS)
+            sock.settimeout(seconds)
             sock.connect(str(path))
             sock.sendall(json.dumps(request).encode() + b"\n")
             with sock.makefile("rb") as stream:

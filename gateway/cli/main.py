@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return exits.MISTYPED
     arguments.is_process = argv is None  # and not a call in another one
-    if arguments.is_process:
+    if arguments.is_process and arguments.command != "service":  # units are for all to read
         from gateway.concealing import keep_to_the_owner  # noqa: PLC0415
 
         keep_to_the_owner()

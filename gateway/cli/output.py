@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 
 from agent.errors import PosthouseError
+from gateway.terminal_text import harmless
 
-# What would do something to a terminal. Written out like this it is the same in JSON.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)))
 
 
@@ -28,8 +26,7 @@ def out(text: str) -> None:
         raise PosthouseError("standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        shown = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-        sys.stdout.write(shown.encode(encoding, "replace").decode(encoding) + "\n")
+        sys.stdout.write(harmless(text).encode(encoding, "replace").decode(encoding) + "\n")
         # Not left to the interpreter's end, where nobody can answer for a failure any more.
         sys.stdout.flush()
     except BrokenPipeError:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TextIO
 
 from gateway.platforms.console.pumps import InputPump, OutputPump, RawInput, RawOutput
+from gateway.terminal_text import harmless
 
 PROMPT = "> "
 ERASE_LINE = "\r\x1b[K"
@@ -48,8 +49,19 @@ class LineSplitter:
 class StandardStreams:
     """Standard input and output as a `Terminal`; answers only ever go to the output."""
 
-    def __init__(self, source: RawInput, sink: RawOutput, *, prompt: TextIO | None = None) -> None:
-        """``prompt``: where to show that a line is expected; None: nowhere (a pipe)."""
+    def __init__(
+        self,
+        source: RawInput,
+        sink: RawOutput,
+        *,
+        prompt: TextIO | None = None,
+        to_terminal: bool = False,
+    ) -> None:
+        """``prompt``: where to show that a line is expected; None: nowhere (a pipe).
+
+        ``to_terminal``: answers may quote what others wrote, and must not steer it.
+        """
+        self._to_terminal = to_terminal
         self._source = source
         self._input: InputPump | None = None
         self._output = OutputPump(sink)
@@ -92,7 +104,8 @@ class StandardStreams:
         """Print it; an answer that nobody asked for just now takes the prompt's place."""
         if self._asked:
             self._write(ERASE_LINE)
-        await self._output.write(f"{text}\n".encode("utf-8", "replace"))
+        shown = harmless(text) if self._to_terminal else text
+        await self._output.write(f"{shown}\n".encode("utf-8", "replace"))
         self._ask()
 
     def leave(self) -> None:
@@ -123,4 +136,5 @@ def standard_streams() -> StandardStreams:
         io.FileIO(0, "rb", closefd=False) if there else io.BytesIO(),
         io.FileIO(1, "wb", closefd=False),
         prompt=sys.stderr if there and sys.stdin.isatty() else None,
+        to_terminal=sys.stdout is not None and sys.stdout.isatty(),
     )
