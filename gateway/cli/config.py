@@ -1,19 +1,20 @@
-"""Owns `posthouse config`: check, show, schema."""
+"""Owns `posthouse config`: check, show, schema, reload."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from agent.errors import ConfigError
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.config.doubts import doubts_about
 from gateway.config.environment import (
+    Home,
     Secrets,
     environment,
     find_config_file,
@@ -21,61 +22,125 @@ from gateway.config.environment import (
     missing_tokens,
     odd_secrets,
     read_secrets,
+    unguarded,
 )
-from gateway.config.loading import load_config
+from gateway.config.loading import Loaded, load, load_config
 from gateway.config.models import Config, unavailable
+from gateway.control import ask, socket_path
 
 if TYPE_CHECKING:
     from gateway.wiring.surroundings import Surroundings
 
+RELOAD_SECONDS = 30.0
+"""The file has to come to rest, and everybody has to take over what has changed."""
+
 
 def run(arguments: argparse.Namespace) -> int:
-    """One of the three actions."""
-    if arguments.action == "schema":
-        out(json.dumps(Config.model_json_schema(), indent=2))
-        return exits.OK
-    env = environment()
-    home = find_home(env)
-    path = find_config_file(arguments.config, home)
-    config, passed = load_config(path)
-    secrets = read_secrets(env, home.secrets)
-    name = str(path) if path else "no config.yaml: the defaults hold"
-    if arguments.action == "check":
-        # Inside, so that `schema` stays instant.
-        from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
+    """One of the actions."""
+    match arguments.action:
+        case "schema":
+            # Inside: only this one reads our own source.
+            from gateway.config.schema import json_schema  # noqa: PLC0415
 
-        around = Surroundings(home, secrets, env, plugin_sections=passed)
-        _check(config, around, path, name, arguments.json)
-        return exits.OK
-    shown = _redacted({**config.model_dump(mode="json"), **passed})
-    if arguments.json:
-        out(json.dumps({**shown, "secrets": _presence(secrets)}, indent=2))
-    else:
-        out(f"# home: {home.path} ({home.reason})\n# file: {name}")
-        out("".join(f"# {k}: {v}\n" for k, v in _presence(secrets).items()).rstrip())
-        out(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
+            out(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        case "reload":
+            return _reload(arguments)
+        case action:
+            env = environment()
+            home = find_home(env)
+            path = find_config_file(arguments.config, home)
+            loaded = load(path, env)
+            secrets = read_secrets(env, home.secrets)
+            name = str(path) if path else "no config.yaml: the defaults hold"
+            if action == "check":
+                _check(loaded, home, secrets, name, arguments)
+            else:
+                _show(loaded, home, secrets, name, as_json=arguments.json)
     return exits.OK
 
 
+def _show(loaded: Loaded, home: Home, secrets: Secrets, name: str, *, as_json: bool) -> None:
+    from gateway.config.showing import origins, redacted  # noqa: PLC0415 - for this one only
+
+    shown = redacted({**loaded.config.model_dump(mode="json"), **loaded.sections})
+    where = origins(loaded)
+    if as_json:
+        found = {**shown, "secrets": _presence(secrets), "origins": where}
+        out(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    out(f"# home: {home.path} ({home.reason})\n# file: {name}")
+    out("".join(f"# {k}: {v}\n" for k, v in _presence(secrets).items()).rstrip())
+    if where:
+        out("# not as by default:")
+        out("\n".join(f"#   {plain(path)}: {plain(place)}" for path, place in where.items()))
+    out(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def _reload(arguments: argparse.Namespace) -> int:
+    """Have the running daemon read everything again, and say what came of it."""
+    env = environment()
+    home = find_home(env)
+    try:
+        config, _ = load_config(find_config_file(arguments.config, home), env)
+        configured, broken = config.gateway.control_socket, None
+    except ConfigError as exc:
+        configured, broken = None, exc
+    socket = socket_path(configured, home.path, env)
+    answer = ask(socket, {"op": "reload"}, seconds=RELOAD_SECONDS)
+    if answer is None:
+        if broken is not None:
+            raise broken
+        out("not running: the configuration is read at the start")
+        return exits.FAILED
+    if "error" in answer:  # a gateway of another version, or of a test
+        out(f"the running gateway can not: {answer['error']}")
+        return exits.FAILED
+    if arguments.json:
+        out(json.dumps(answer, ensure_ascii=False))
+    else:
+        out("\n".join(_came_of_it(answer)))
+    return exits.BAD_CONFIG if answer.get("errors") else exits.OK
+
+
+def _came_of_it(answer: dict[str, Any]) -> list[str]:
+    if answer.get("errors"):
+        return [
+            *(f"error: {line}" for line in answer["errors"]),
+            "nothing was changed: the last good configuration is in force",
+        ]
+    lines = [f"in force now: {path}" for path in answer.get("applied", [])]
+    lines += [f"waits for a restart: {path}" for path in answer.get("restart", [])]
+    lines += [f"warning: {line}" for line in answer.get("warnings", [])]
+    return lines or ["nothing has changed"]
+
+
 def _check(
-    config: Config, around: Surroundings, path: Path | None, name: str, as_json: bool
+    loaded: Loaded, home: Home, secrets: Secrets, name: str, arguments: argparse.Namespace
 ) -> None:
-    secrets = around.secrets
     # Inside, so that `schema` stays instant.
     from gateway.intake.who_may_talk import in_words, warnings_of  # noqa: PLC0415
-    from gateway.wiring.models import is_offline  # noqa: PLC0415
+    from gateway.wiring.models import check_model, is_offline  # noqa: PLC0415
     from gateway.wiring.platforms import build_policies, enabled_platforms  # noqa: PLC0415
+    from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
+    config = loaded.config
+    around = Surroundings(home, secrets, environment(), plugin_sections=loaded.sections)
+    path = find_config_file(arguments.config, home)
     platforms = enabled_platforms(config, secrets)
     policies = build_policies(config, {"telegram", "discord"})
     closed = {name for name, policy in policies.items() if policy.lets_nobody_in}
     who = {name: in_words(policies[name]) for name in platforms}
     # Only warnings: the service may have secrets that are not in this shell.
-    missing = [f"{line} in this environment" for line in missing_tokens(config, secrets)]
+    missing = missing_tokens(config, secrets)
+    try:
+        check_model(config, secrets)
+    except ConfigError as exc:
+        missing += exc.problems
     warnings = [
         *unavailable(config),
-        *missing,
+        *(f"{line} in this environment" for line in missing),
         *(odd_secrets(secrets) or doubts_about(secrets, around.env)),
+        *unguarded(config, around.env, path),
         *_about_plugins(config, around),
         *_about_mcp(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
@@ -89,14 +154,17 @@ def _check(
         ),
     ]
     model = "offline" if is_offline(config, secrets) else config.model.name
-    if as_json:
+    if arguments.json:
         found = {"file": str(path) if path else None, "ok": True, "warnings": warnings}
-        out(json.dumps({**found, "platforms": platforms, "model": model, "who_may_talk": who}))
+        rest = {"notes": loaded.notes, "platforms": platforms, "model": model, "who_may_talk": who}
+        out(json.dumps({**found, **rest}, ensure_ascii=False))
         return
     # Without a platform `run` serves the terminal in which it is started.
     starts = f"would start: {', '.join(platforms) or 'console'}; model {plain(model)}"
-    talking = [f"who may talk to {platform}: {words}" for platform, words in who.items()]
-    out("\n".join([f"ok: {name}", starts, *talking, *(f"warning: {line}" for line in warnings)]))
+    lines = [f"ok: {name}", starts]
+    lines += [f"who may talk to {platform}: {words}" for platform, words in who.items()]
+    lines += [f"note: {line}" for line in loaded.notes]
+    out("\n".join([*lines, *(f"warning: {line}" for line in warnings)]))
 
 
 def _about_plugins(config: Config, around: Surroundings) -> list[str]:
@@ -123,18 +191,6 @@ def _presence(secrets: Secrets) -> dict[str, str]:
         "TELEGRAM_BOT_TOKEN": secrets.telegram_bot_token,
         "DISCORD_BOT_TOKEN": secrets.discord_bot_token,
         "ANTHROPIC_API_KEY": secrets.anthropic_api_key,
+        "TELEGRAM_WEBHOOK_SECRET": secrets.telegram_webhook_secret,
     }
     return {name: "set" if value else "not set" for name, value in values.items()}
-
-
-def _redacted(value: Any, name: str = "") -> Any:
-    """Hide what looks like a secret by its name: plugins' sections are not ours to know."""
-    if isinstance(value, dict):
-        # What is handed to a server of tools: a reference is no secret.
-        hidden = "secret" if name in ("env", "headers") else ""
-        return {k: _redacted(v, hidden or str(k)) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_redacted(item, name) for item in value]
-    secret = any(word in name.lower() for word in ("secret", "token", "password", "api_key", "key"))
-    shown = isinstance(value, str) and "${" in value
-    return "[hidden]" if secret and isinstance(value, str) and value and not shown else value

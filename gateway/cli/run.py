@@ -87,6 +87,8 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     hidden = set(named_like_secrets(env))
     set_up_log = partial(_log, source=source, quiet=chat or (console and person), hidden=hidden)
     set_up_log(reading)
+    for line in reading.warnings:
+        log.warning(line)
     now = SystemClock().now
     crashes = CrashShelf(home.path, lambda text: Redactor(hidden)(text), now)
     with (

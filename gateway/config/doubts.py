@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from gateway.config.environment import Secrets
+from gateway.config.overlay import nearly_meant
 
 _OTHER_NAMES = {
     "TELEGRAM_BOT_TOKEN": ("TELEGRAM_TOKEN", "TELEGRAM_API_TOKEN", "TELEGRAM_BOT_KEY"),
@@ -37,6 +38,7 @@ def doubts_about(secrets: Secrets, env: Mapping[str, str]) -> list[str]:
             for other in _OTHER_NAMES[name]
             if env.get(other, "").strip()
         ]
+    found += nearly_meant(env)
     telegram = secrets.telegram_bot_token
     if telegram and not _TELEGRAM_TOKEN.fullmatch(telegram):
         found.append(

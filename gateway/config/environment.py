@@ -13,6 +13,12 @@ from zoneinfo import ZoneInfo
 
 from agent.errors import ConfigError
 from gateway.config.models import Config
+from gateway.config.secret_files import (
+    about_config_file,
+    open_to_others,
+    read_secret_file,
+    secret_file,
+)
 
 UNIT_PATH = Path("/etc/systemd/system/posthouse.service")
 _TELEGRAM_TOKEN = re.compile(r"\d+:[\w-]+")
@@ -193,7 +199,8 @@ def set_up_for_plugins(
     os.environ["HERMES_HOME"] = str(hermes_home)
     # Some write into a home folder of another program unless they are told where.
     os.environ.setdefault("LCM_DATABASE_PATH", str(hermes_home / "lcm.db"))
-    for name in (*SECRET_NAMES, *others):
+    laid_over = [n for n in os.environ if n.startswith("POSTHOUSE__")]  # secrets may be among it
+    for name in (*SECRET_NAMES, *others, *laid_over):
         if name not in declared:
             os.environ.pop(name, None)
             os.environ.pop(f"{name}_FILE", None)
@@ -218,8 +225,10 @@ def referenced(
 
 
 def values_to_hide(config: Config, env: Mapping[str, str], folder: Path | None = None) -> list[str]:
-    """What must not appear in a log, of what the configuration hands to servers of tools."""
+    """What must not appear in a log, of what stands in the configuration or is named there."""
     written = [v for server in config.agent.tools.mcp.values() for v in server.secrets()]
+    if config.telegram.webhook.secret:
+        written.append(config.telegram.webhook.secret)
     return [*written, *(value for value in referenced(config, env, folder).values() if value)]
 
 
@@ -257,28 +266,11 @@ def odd_secrets(secrets: Secrets) -> list[str]:
 def _secret(env: Mapping[str, str], name: str, home_folder: Path | None = None) -> str | None:
     if env.get(name, "").strip():
         return env[name].strip()
-    named = env.get(f"{name}_FILE")
-    if named:
-        return _from_file(Path(named), f"{name}_FILE")
-    folder = env.get("CREDENTIALS_DIRECTORY")
-    credential = Path(folder) / name if folder else None
-    if credential is not None and credential.is_file():
-        return _from_file(credential, f"the credential {name}")
-    own = home_folder / name if home_folder else None
-    if own is not None and os.path.isfile(own):  # False as well where we may not look
-        # Made by us with 0600, so anything wider is an accident: said before it is used.
-        if own.stat().st_mode & 0o077:
-            raise ConfigError([f"{name}: others can read {own}; close it with: chmod 600 {own}"])
-        return _from_file(own, name)
-    return None
+    file = secret_file(env, name, home_folder)
+    return read_secret_file(file) if file is not None else None
 
 
-def _from_file(path: Path, what: str) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").strip() or None
-    except FileNotFoundError as exc:
-        raise ConfigError([f"{what}: {path} can not be read: no such file"]) from exc
-    except OSError as exc:
-        raise ConfigError([f"{what}: {path} can not be read: {exc.strerror or exc}"]) from exc
-    except UnicodeDecodeError as exc:
-        raise ConfigError([f"{what}: {path} can not be read: it is no UTF-8 text"]) from exc
+def unguarded(config: Config, env: Mapping[str, str], file: Path | None) -> list[str]:
+    """One line for each file of ours that others can read or write, and should not."""
+    names = dict.fromkeys([*SECRET_NAMES, *references(config)])
+    return [*open_to_others(env, names), *(about_config_file(file) if file is not None else [])]

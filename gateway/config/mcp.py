@@ -65,16 +65,27 @@ class McpServer(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     enabled: bool = True
+    """false: as if it did not stand here."""
     command: Word | list[Word] | None = None
+    """The program that is started; this or url."""
     args: list[Word] = []
+    """What it is started with."""
     env: Annotated[dict[str, Word], BeforeValidator(_numbers_are_texts)] = {}
+    """Variables for it; secrets as ${NAME}, from the environment."""
     cwd: Word | None = None
+    """Where it is started; null: a folder of its own in the home."""
     type: Literal["stdio", "http", "streamable-http"] | None = None
+    """As other hosts write it; it has to fit to command or url."""
     url: Annotated[str, AfterValidator(_whole_address)] | None = None
+    """A server elsewhere; this or command."""
     headers: Annotated[dict[str, Line], BeforeValidator(_numbers_are_texts)] = {}
+    """What is sent along with each request; secrets as ${NAME}, from the environment."""
     timeout_seconds: float = Field(60, ge=1, le=3600)
+    """For one call."""
     approve: Literal["always", "never", "writes"] | list[str] = "writes"
+    """Before which tools a person is asked; writes: before all that does not only read."""
     tools: list[str] | None = None
+    """Only these of its tools; null: all."""
 
     @property
     def words(self) -> list[str]:

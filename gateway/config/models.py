@@ -69,12 +69,15 @@ class Config(Section):
     telegram: Telegram = Telegram()
     discord: Discord = Discord()
     timezone: str | None = None
+    """A name such as Europe/Berlin; null: the system's."""
     console: Console = Console()
     sessions: Sessions = Sessions()
     auxiliary: dict[str, SideTask] = {}
+    """Side tasks by their names; what is not set for one is as for compression."""
     memory: Memory = Memory()
     plugins: Plugins = Plugins()
     jobs: list[Any] = []
+    """What is done at set times."""
     budget: Budget = Budget()
     logging: Logging = Logging()
 
@@ -100,7 +103,6 @@ class Config(Section):
 
 NOT_YET: dict[str, str] = {
     "sessions.reset": "session resets",
-    "sessions.retention_days": "retention",
     "jobs": "jobs",
 }
 """Keys that are accepted already and whose feature comes with a later release. Setting one is

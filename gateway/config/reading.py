@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gateway.config.environment import Home, Secrets, find_config_file, read_secrets
+from gateway.config.environment import Home, Secrets, find_config_file, read_secrets, unguarded
 from gateway.config.loading import parse, read_text
 from gateway.config.models import Config
 
@@ -76,7 +76,8 @@ class Source:
         """
         loaded = parse(file.text, file.name, self.env)
         secrets = read_secrets(self.env, self.home.secrets)
-        return Reading(loaded.config, loaded.sections, secrets, file, loaded.notes)
+        warnings = *loaded.notes, *unguarded(loaded.config, self.env, file.path)
+        return Reading(loaded.config, loaded.sections, secrets, file, warnings)
 
 
 def changed_secrets(old: Secrets, new: Secrets) -> Iterator[str]:

@@ -441,7 +441,7 @@ class TestCommandLine:
 
     def test_schema_is_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["config", "schema"]) == 0
-        assert json.loads(capsys.readouterr().out)["title"] == "Config"
+        assert json.loads(capsys.readouterr().out)["title"] == "config.yaml"
 
     @pytest.mark.parametrize(
         "command", [["sessions", "list"], ["sessions", "search", "x"], ["lineage", "x"]]
