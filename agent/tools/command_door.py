@@ -13,6 +13,7 @@ import ctypes
 import importlib.util
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -50,10 +51,19 @@ def main() -> None:
         sys.stderr.write(f"a command is not run: {exc}\n")
         answer = {"error": "it could not be shut in, so it was not run; the service's log says why"}
         sys.stdout.write(json.dumps(answer))
+        sys.stdout.flush()
+        _hear_out()
         sys.exit(1)
     runner = _runner()
     os.chdir(workspaces)
     runner.main(folder=str(workspaces))
+
+
+def _hear_out() -> None:
+    """What is left unread when a connection closes takes the answer with it."""
+    left = 1_000_000
+    while left > 0 and select.select([0], [], [], 0.2)[0] and (piece := os.read(0, 65_536)):
+        left -= len(piece)
 
 
 def _place() -> str:

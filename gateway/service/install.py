@@ -144,7 +144,7 @@ def install_steps(
         steps.append(Run(("systemctl", "--quiet", "enable", SERVICE)))
     if wanted.start:
         if wanted.tools:
-            steps.append(Run(("systemctl", "start", TOOLS[0])))
+            steps.append(Run(("systemctl", "restart", TOOLS[0])))
         steps.append(Run(("systemctl", "restart", SERVICE)))
     return steps
 

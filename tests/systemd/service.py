@@ -82,7 +82,10 @@ class Service:
         wanted = platforms or ("telegram",)
         self.configure(**sections)
         self.keep_secrets(**self.world.secrets_for(*wanted))
-        await self.posthouse("service", "install", "--now")
+        try:
+            await self.posthouse("service", "install", "--now")
+        except AssertionError as exc:
+            raise AssertionError(f"{exc}\n{(await self.words())[-4000:]}") from exc
 
     async def show(self, name: str) -> str:
         return (await self.systemctl("show", UNIT, "--value", "-p", name)).strip()
@@ -117,16 +120,19 @@ class Service:
         return TelegramChat(self.world)
 
     async def stored(self, query: str, value: object, seconds: float = 20.0) -> None:
-        """What the database says to it becomes this. Asked in there: SQLite goes by real paths."""
-        code = "import json,sqlite3,sys; c=sqlite3.connect(f'file:{sys.argv[1]}?mode=ro',uri=True)"
-        code += "; print(json.dumps(c.execute(sys.argv[2]).fetchone()[0]))"
+        """What the database says to it becomes this."""
         found: object = None
         for _ in range(round(seconds / 0.2)):
-            said = await self.run(PYTHON_THERE, "-c", code, f"{HOME}/state.db", query)
-            if (found := json.loads(said)) == value:
+            if (found := await self.one(query)) == value:
                 return
             await asyncio.sleep(0.2)
         raise AssertionError(f"{query}: {found!r}, not {value!r}")
+
+    async def one(self, query: str) -> object:
+        """The first column of the first row. Asked in there: SQLite goes by real paths."""
+        code = "import json,sqlite3,sys; c=sqlite3.connect(f'file:{sys.argv[1]}?mode=ro',uri=True)"
+        code += "; print(json.dumps(c.execute(sys.argv[2]).fetchone()[0]))"
+        return json.loads(await self.run(PYTHON_THERE, "-c", code, f"{HOME}/state.db", query))
 
     async def answered(self, chat: TelegramChat, text: str, seconds: float = 30.0) -> list[str]:
         """Wait until the bot has said this; all that it has said by then."""

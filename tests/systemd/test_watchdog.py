@@ -1,0 +1,64 @@
+"""A process that does not come on is ended with its stacks in the journal, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.systemd.service import PYTHON_THERE, SOON, UNIT, Service
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+IMPATIENT = SOON + "WatchdogSec=3\n"
+
+
+async def test_a_frozen_process_in_the_middle_of_a_turn(service: Service) -> None:
+    service.drop_in(IMPATIENT)
+    await service.start()
+    chat = service.chat()
+    chat.say("before")
+    await service.answered(chat, "reply to: before")
+    service.world.anthropic.fault_next("hang", text="frozen")
+    chat.say("frozen")
+    await service.at_work()
+    await service.kill("STOP")
+    await service.until("NRestarts", "1")
+    await service.answered(chat, "reply to: frozen")
+    await service.until("ActiveState", "active")
+    said = await service.words()
+    assert "Watchdog timeout (limit 3s)!" in said
+    assert "Fatal Python error: Aborted" in said
+    assert "gateway/daemon.py" in said or "base_events.py" in said
+    assert said.count("(most recent call first)") >= 3, "the writer's and the readers' threads"
+    shown = [text for text in chat.shown() if "reply to:" in text]
+    assert len(shown) == 2
+
+
+async def test_a_platform_that_nothing_brings_back(service: Service) -> None:
+    start = f"ExecStart=\nExecStart={PYTHON_THERE} -m tests.systemd.wedged_daemon run\n"
+    service.drop_in(IMPATIENT + start + "WorkingDirectory=/opt/posthouse\n")
+    await service.start()
+    await service.until("NRestarts", "1", 60)
+    await service.until("ActiveState", "active")
+    said = await service.words()
+    assert "platform does not end" in said
+    assert "only a new start helps this: the watchdog is not fed" in said
+    assert "task=platform-telegram" in said
+    chat = service.chat()
+    chat.say("and now?")
+    await service.answered(chat, "reply to: and now?")
+
+
+async def test_stacks_are_shown_to_who_asks(service: Service) -> None:
+    await service.start()
+    pid = await service.main_pid()
+    await service.kill("USR2")
+    for _ in range(50):
+        said = await service.words(f"_SYSTEMD_UNIT={UNIT}")
+        if "task=watchdog" in said and "most recent call first" in said:
+            break
+        await asyncio.sleep(0.1)
+    else:
+        raise AssertionError(said)
+    assert await service.main_pid() == pid
