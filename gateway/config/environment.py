@@ -267,7 +267,12 @@ def _secret(env: Mapping[str, str], name: str, home_folder: Path | None = None) 
     if env.get(name, "").strip():
         return env[name].strip()
     file = secret_file(env, name, home_folder)
-    return read_secret_file(file) if file is not None else None
+    value = read_secret_file(file) if file is not None else None
+    if value is None and file is not None and file.managed:
+        # An empty credential is none: a unit has to name all that there could be.
+        own = secret_file({}, name, home_folder)
+        value = read_secret_file(own) if own is not None else None
+    return value
 
 
 def unguarded(config: Config, env: Mapping[str, str], file: Path | None) -> list[str]:

@@ -49,10 +49,17 @@ def source_of(ground: Ground, name: str) -> tuple[str, Path | None]:
         file = Path(env[f"{name}_FILE"])
         return f"the file {file} ({name}_FILE)", file
     credentials = env.get("CREDENTIALS_DIRECTORY")
-    if credentials and os.path.isfile(Path(credentials) / name):
+    if credentials and _says_something(Path(credentials) / name):
         return "a systemd credential", None
     own = ground.home.secrets / name
     return (f"{own}", own) if os.path.isfile(own) else ("", None)
+
+
+def _says_something(credential: Path) -> bool:
+    try:
+        return bool(credential.read_bytes().strip())
+    except OSError:
+        return False
 
 
 def _open_to_others(file: Path) -> bool:

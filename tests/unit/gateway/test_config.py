@@ -311,6 +311,12 @@ class TestEnvironment:
         kept.write_text("from-home\n")
         kept.chmod(0o600)
         assert read_secrets({}, tmp_path).anthropic_api_key == "from-home"
+        # As a unit gives it that has to name all that there could be.
+        empty = tmp_path / "credentials" / "ANTHROPIC_API_KEY"
+        empty.parent.mkdir()
+        empty.write_text(" ")
+        managed = {"CREDENTIALS_DIRECTORY": str(empty.parent)}
+        assert read_secrets(managed, tmp_path).anthropic_api_key == "from-home"
         assert read_secrets({"ANTHROPIC_API_KEY": "x"}, tmp_path).anthropic_api_key == "x"
         kept.chmod(0o640)
         with pytest.raises(ConfigError, match="chmod 600"):
