@@ -1,0 +1,103 @@
+"""A busy run leaves nothing for other users of the machine, and no secret anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import stat
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.harness import (
+    TELEGRAM_USER,
+    TelegramChat,
+    World,
+    answered,
+    run_command,
+    settled,
+)
+from tests.fakes.anthropic_server import Fault
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+OPEN = 0o077
+
+
+def everything(folder: Path) -> Iterator[Path]:
+    yield folder
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            yield path
+
+
+def forms(secret: str) -> list[bytes]:
+    """In which it might lie somewhere."""
+    behind_the_id = secret.partition(":")[2] or secret
+    coded = base64.b64encode(secret.encode()).decode()
+    return [form.encode() for form in (secret, behind_the_id, coded[:-4])]
+
+
+async def test_after_a_busy_run(world: World) -> None:
+    """Whatever the umask of whoever started it: files and folders are the user's alone."""
+    world.configure(
+        agent={"tools": {"files": True, "shell": True}},
+        logging={"level": "DEBUG"},
+    )
+    world.home.chmod(0o700)
+    (world.home / "config.yaml").chmod(0o600)
+    secrets = world.secrets_for("telegram")
+    before = os.umask(0)
+    try:
+        daemon = world.daemon(secrets=secrets).start()
+    finally:
+        os.umask(before)
+    await daemon.ready("telegram")
+    chat = TelegramChat(world)
+    chat.say("hello")
+    await answered(chat, "hello", daemon)
+    where = {"chat_id": TELEGRAM_USER, "user_id": TELEGRAM_USER}
+    world.telegram.document(b"some words\n" * 20, "notes.txt", caption="read it", **where)
+    await settled(world)
+    # An answer that quotes the provider's refusal, with the key in it.
+    world.anthropic.script(Fault("401", message=f"bad {secrets}"))
+    chat.say("and now?")
+    await settled(world)
+    status = await run_command(world.home, "status", "--json")
+    top = await run_command(world.home, "top", "--json")
+    shown = await run_command(world.home, "config", "show", secrets=secrets)
+    text = await run_command(world.home, "sessions", "list")
+    address = json.loads(status.stdout)["details"]["http"]
+    pages = [await asyncio.to_thread(fetch, f"{address}/{page}") for page in ("metrics", "readyz")]
+    command_line, limits = (of_process(daemon.process.pid, name) for name in ("cmdline", "limits"))
+    while_running = {path: path.lstat().st_mode for path in everything(world.home)}
+    await daemon.terminate()
+    for path, mode in {
+        **while_running,
+        **{path: path.lstat().st_mode for path in everything(world.home)},
+    }.items():
+        assert not stat.S_IMODE(mode) & OPEN, (path, oct(mode))
+    assert len(while_running) > 6
+    assert re.search(r"Max core file size +0 +0 ", limits)
+    said = [status.stdout, top.stdout, shown.stdout, text.stdout, *pages, daemon.log_text()]
+    said += chat.shown()
+    for secret in secrets.values():
+        for form in forms(secret):
+            assert form.decode() not in command_line
+            assert not any(form.decode() in each for each in said)
+            for path in everything(world.home):
+                assert not path.is_file() or form not in path.read_bytes(), path
+
+
+def of_process(pid: int, name: str) -> str:
+    return (Path("/proc") / str(pid) / name).read_text(encoding="utf-8")
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return str(answer.read().decode())
