@@ -33,6 +33,7 @@ from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import Command, CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
+from gateway.forgetting.desk import ForgettingDesk, Leavings
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
@@ -280,6 +281,15 @@ class Rig:
             self.compactors = CompactorCache(lambda _: self.compactor)
         self.restarts = RestartDesk(self.store, possible=True)
         self.jobs = JobDesk(self.store, self.clock, zone=lambda: "Europe/Berlin")
+        self.forgetting = ForgettingDesk(
+            self.store,
+            Leavings(backups=list, plugin_files=list),
+            self.clock,
+            lambda: ZoneInfo("Europe/Berlin"),
+            lanes=self.lanes,
+            hand_over=self.delivery.hand_over,
+            withdraw=self.delivery.withdraw,
+        )
         riding = Companions(self.companions, self.store, self.prefix_for)
         self.turns = TurnRunner(
             sessions=self.store,
@@ -318,6 +328,7 @@ class Rig:
                 approvals=self.approvals,
                 crossed=riding.crossed,
                 jobs=self.jobs,
+                forgetting=self.forgetting,
                 foreign=self.foreign,
             ),
             gate=self.gate,

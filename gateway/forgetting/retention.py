@@ -1,0 +1,71 @@
+"""Owns deletion by age: what has been silent for long goes, in small steps, at night."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agent.forgetting import Cleared, Forgetting
+from agent.jobs.nouns import Schedule
+from agent.ports import Clock
+from gateway.forgetting.desk import Files
+from gateway.jobs.house import HouseJob
+
+log = logging.getLogger(__name__)
+
+NAME = "retention"
+AT = "40 3 * * *"
+"""By the clock on the wall: in front of what writes the file anew."""
+AT_ONCE = 20
+"""Conversations in one transaction."""
+PAUSE_SECONDS = 0.05
+"""Between two of them, for everybody else."""
+DAY_SECONDS = 86_400.0
+
+
+def retention_job(
+    store: Forgetting,
+    clock: Clock,
+    days: Callable[[], int | None],
+    zone: str,
+    files: Files | None = None,
+) -> HouseJob:
+    """Once a night. ``days``: as configured by then; None: everything is kept."""
+
+    async def run() -> str:
+        kept_days = days()
+        if kept_days is None:
+            return "off"
+        return await clear(store, clock, clock.now() - kept_days * DAY_SECONDS, files)
+
+    return HouseJob(NAME, Schedule("cron", AT, zone), run)
+
+
+async def clear(store: Forgetting, clock: Clock, before: float, files: Files | None = None) -> str:
+    """Delete what has been silent since before this time; what that was, in numbers."""
+    total = Cleared()
+    while True:
+        step = await store.clear_silent(before, conversations=AT_ONCE)
+        total = Cleared(
+            total.conversations + step.conversations,
+            total.messages + step.messages,
+            total.text_bytes + step.text_bytes,
+        )
+        if not step.more:
+            break
+        await clock.sleep(PAUSE_SECONDS)
+    names = await store.clear_files(before)
+    removed = await files.remove(names) if files is not None and names else 0
+    log.info(
+        "retention",
+        extra={
+            "conversations": total.conversations,
+            "messages": total.messages,
+            "text_bytes": total.text_bytes,
+            "files": removed,
+        },
+    )
+    return (
+        f"{total.conversations} conversations, {total.messages} messages"
+        f" ({total.text_bytes} bytes of text), {removed} files"
+    )

@@ -1,0 +1,170 @@
+"""Owns the tests of /forget me, of the operator's way to it, and of retention, over fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from agent.forgetting import Holdings
+from agent.jobs.nouns import Schedule
+from agent.tools.paths import folder_name
+from agent.tools.workspace import Workspaces
+from gateway.backups.shelf import Backup
+from gateway.forgetting import words
+from gateway.forgetting.desk import CODE_SECONDS, Cache, ForgettingDesk, Leavings
+from gateway.forgetting.office import ForgettingOffice
+from gateway.forgetting.retention import retention_job
+from storage.memory import MemoryStore
+from tests.contract.store_suite import OWNER, begin, said, talk
+from tests.fakes.clock import FakeClock, SequentialIds
+
+OTHER = "telegram:333"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(clock: FakeClock) -> MemoryStore:
+    return MemoryStore(clock, SequentialIds())
+
+
+def desk_of(store: MemoryStore, clock: FakeClock, **parts: object) -> ForgettingDesk:
+    leavings = Leavings(backups=list, plugin_files=list)
+    return ForgettingDesk(store, leavings, clock, lambda: UTC, **parts)  # type: ignore[arg-type]
+
+
+async def test_nothing_goes_before_it_is_confirmed(store: MemoryStore, clock: FakeClock) -> None:
+    loaded = await talk(store, said("zebra"))
+    desk = desk_of(store, clock)
+    text, code = await desk.ask(OWNER)
+    assert code is not None
+    assert f"/forget me yes-{code}" in text
+    assert "2 messages" in text
+    assert await store.all_rows(loaded.session.id) == list(loaded.rows)
+    assert not await desk.confirm(OWNER, "wrong")
+    assert not await desk.confirm(OTHER, code)
+    clock.jump(CODE_SECONDS + 1)
+    assert not await desk.confirm(OWNER, code)
+    assert await store.all_rows(loaded.session.id) == list(loaded.rows)
+
+
+async def test_a_code_counts_once(store: MemoryStore, clock: FakeClock) -> None:
+    await talk(store, said("zebra"))
+    desk = desk_of(store, clock)
+    _, code = await desk.ask(OWNER)
+    assert code is not None
+    assert await desk.confirm(OWNER, code.upper())
+    assert await desk.idle(5)
+    assert not await desk.confirm(OWNER, code)
+    assert (await desk.ask(OWNER)) == (words.NOTHING, None)
+
+
+async def test_backups_and_what_plugins_keep_are_named(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("zebra"))
+    backups = [Backup(Path("/srv/backups/2026-01-02"), 1_767_312_000.0, 5)]
+    leavings = Leavings(lambda: backups, lambda: ["hermes/mem0.db"])
+    desk = ForgettingDesk(store, leavings, clock, lambda: UTC)
+    text, _ = await desk.ask(OWNER)
+    assert "2026-01-02 (2026-01-02 00:00)" in text
+    assert "/srv" not in text
+    assert "hermes/mem0.db" in text
+
+
+async def test_what_remembers_words_is_told(store: MemoryStore, clock: FakeClock) -> None:
+    loaded = await talk(store, said("zebra"))
+    told: list[Holdings] = []
+    caches = (Cache(lambda erased, names: told.append(erased)),)
+    await desk_of(store, clock, caches=caches).forget(OWNER)
+    assert [held.conversation_ids for held in told] == [(loaded.session.conversation_id,)]
+
+
+async def test_the_operator_asks_first_and_erases_then(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("zebra"))
+    office = ForgettingOffice(desk_of(store, clock))
+    numbers = {
+        "messages": 2, "conversations": 1, "shared": 0, "notes": 0, "files": 0, "jobs": 0,
+    }  # fmt: skip
+    assert await office.answer({"action": "survey", "owner": OWNER}) == {"held": numbers}
+    assert await office.answer({"action": "erase", "owner": OWNER}) == {"erased": numbers}
+    assert (await store.holdings(OWNER)).nothing
+    for wrong in ({"action": "erase"}, {"action": "erase", "owner": "me"}, {}):
+        assert "error" in await office.answer(wrong)
+
+
+async def test_a_long_erasure_goes_on_behind_the_answer(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("zebra"))
+    gate, began = asyncio.Event(), asyncio.Event()
+
+    async def rewrite() -> bool:
+        began.set()
+        await gate.wait()
+        return True
+
+    desk = ForgettingDesk(store, Leavings(list, list, rewrite=rewrite), clock, lambda: UTC)
+    office = ForgettingOffice(desk, patience_seconds=0.0)
+    assert await office.answer({"action": "erase", "owner": OWNER}) == {"going_on": True}
+    await began.wait()
+    assert (await store.holdings(OWNER)).nothing
+    assert len(await store.forgetting()) == 1
+    gate.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert await store.forgetting() == []
+
+
+async def test_a_file_that_could_not_be_written_anew_is_said() -> None:
+    text = words.done(Holdings(messages=3, conversations=1), (), (), UTC, rewritten=False)
+    assert "3 messages" in text
+    assert "traces" in text
+    assert "traces" not in words.done(Holdings(), (), (), UTC, rewritten=True)
+
+
+async def test_a_workspace_goes_and_the_others_stay(tmp_path: Path) -> None:
+    spaces = Workspaces(tmp_path / "workspace")
+    for owner in (OWNER, OTHER):
+        folder = tmp_path / "workspace" / folder_name(owner)
+        folder.mkdir(parents=True)
+        (folder / "notes.txt").write_text("words")
+    await spaces.clear(OWNER)
+    await spaces.clear(OWNER)
+    await spaces.clear("telegram:nobody")
+    left = [path.name for path in (tmp_path / "workspace").iterdir()]
+    assert left == [folder_name(OTHER)]
+
+
+async def test_a_link_in_the_place_of_a_workspace_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_text("stays")
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / folder_name(OWNER)).symlink_to(elsewhere)
+    await Workspaces(tmp_path / "workspace").clear(OWNER)
+    assert (elsewhere / "mine").read_text() == "stays"
+    assert not any((tmp_path / "workspace").iterdir())
+
+
+async def test_retention_takes_what_was_silent_for_so_long(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("old"))
+    clock.jump(40 * DAY)
+    ticket = await begin(store, "news", session_key="other", owner=OTHER)
+    await store.finish_turn(ticket, ticket.session_id, "done")
+    job = retention_job(store, clock, lambda: 30, "Europe/Berlin")
+    assert job.schedule == Schedule("cron", "40 3 * * *", "Europe/Berlin")
+    assert await job.run() == "1 conversations, 2 messages (8 bytes of text), 0 files"
+    assert await job.run() == "0 conversations, 0 messages (0 bytes of text), 0 files"
+    assert await retention_job(store, clock, lambda: None, "UTC").run() == "off"
