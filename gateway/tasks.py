@@ -98,6 +98,7 @@ class StopReason(StrEnum):
     USER = "user"
     NEWER = "a newer message"
     SHUTDOWN = "shutdown"
+    OVERDUE = "it takes too long"
 
 
 class StopSignal:

@@ -17,6 +17,10 @@ PART_REFUSED = (
     "A part of that answer was not accepted here, so it is missing. "
     "Please ask me to repeat it in other words."
 )
+JOB_TOO_LONG = (
+    "The scheduled job took longer than half an hour, so I have stopped it. "
+    "/jobs shows it; ask for less at a time."
+)
 NOTHING_RUNNING = "Nothing is running right now."
 NEW_CONVERSATION = "A new conversation starts here. The old one is kept."
 NEW_CONVERSATION_ALONE = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from agent.errors import PosthouseError
 from agent.mail import Address, InboxItem, InboxRecord, OutboxDraft, OutboxItem
@@ -188,7 +190,10 @@ def place_in(record: InboxRecord) -> JobPlace:
 
 def record_for(job: Job, due_at: float, now: float) -> InboxRecord:
     """The row in which a job's prompt waits for its turn."""
-    scheduled = {"id": job.id, "number": job.number, "name": job.name, "due_at": due_at}
+    due = datetime.fromtimestamp(due_at, ZoneInfo(job.schedule.zone)).isoformat(timespec="minutes")
+    scheduled = {
+        "id": job.id, "number": job.number, "name": job.name, "due_at": due_at, "due": due,
+    }  # fmt: skip
     return InboxRecord(
         address=job.place.address,
         message_id="",

@@ -17,6 +17,7 @@ from gateway.config.answering import (
     SideTask,
     Tools,
 )
+from gateway.config.jobs import ConfiguredJob, JobList, JobTarget
 from gateway.config.running import Budget, Logging, Plugins, Sessions
 from gateway.config.talking import (
     Console,
@@ -35,12 +36,14 @@ __all__ = [
     "CacheTtl",
     "Compression",
     "Config",
+    "ConfiguredJob",
     "Console",
     "Context",
     "Discord",
     "Gateway",
     "Http",
     "Ids",
+    "JobTarget",
     "Logging",
     "Memory",
     "Model",
@@ -76,7 +79,7 @@ class Config(Section):
     """Side tasks by their names; what is not set for one is as for compression."""
     memory: Memory = Memory()
     plugins: Plugins = Plugins()
-    jobs: list[Any] = []
+    jobs: JobList = []
     """What is done at set times."""
     budget: Budget = Budget()
     logging: Logging = Logging()
@@ -102,8 +105,6 @@ class Config(Section):
 
 
 NOT_YET: dict[str, str] = {
-    "sessions.reset": "session resets",
-    "jobs": "jobs",
 }
 """Keys that are accepted already and whose feature comes with a later release. Setting one is
 said aloud at start-up instead of being ignored in silence (an empty text: not worth a line)."""

@@ -10,15 +10,20 @@ from functools import lru_cache
 from itertools import islice
 
 from agent.brought import CLOSING, OPENING
+from agent.jobs.nouns import SCHEDULED
+from agent.mail import InboxRecord
 from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
 from gateway.platforms.contract import Attachment, InboundMessage
 
 MAX_NAME_CHARS = 64
 MAX_QUOTE_CHARS = 1_000
 _NAME_LOOKED_AT_CHARS = 10_000
+_LATE_SECONDS = 300.0
 _SIGNED = "[message from "
 _QUOTED = "[in reply to "
 _FORWARDED = "[forwarded from "
+_SCHEDULED = "[scheduled job "
+"""So begins what nobody says at this moment: a job's prompt."""
 ENCLOSED = "[attached "
 """So begins what is said of a file (`gateway.turns.enclosed`)."""
 HEARD = "[heard in it, by a machine: "
@@ -27,6 +32,7 @@ _OPENINGS = (
     _SIGNED,
     _QUOTED,
     _FORWARDED,
+    _SCHEDULED,
     ENCLOSED,
     HEARD,
     SUMMARY_HEADER.rstrip("]"),
@@ -96,6 +102,23 @@ def user_draft(
     sent = "\n".join([*lines, set_off(said)])
     message = {"role": "user", "content": said}
     return Draft(message, wire_content=sent if sent != said else None)  # type: ignore[arg-type]
+
+
+def scheduled_draft(record: InboxRecord) -> Draft:
+    """A job's prompt: the model is told that nobody is there who says it."""
+    said = readable(record.text)
+    job, payload = record.payload[SCHEDULED], record.payload
+    who = quoted_name(str(payload.get("sender_name") or record.owner))
+    late = record.received_at - float(job["due_at"])
+    lines = [
+        f"{_SCHEDULED}{int(job['number'])} {quoted_name(str(job['name']))}, set up for {who}, user "
+        f"{_identifier(str(payload.get('sender_id') or ''))}; due {_identifier(job['due'])}"
+        + (f", {late / 60:.0f} minutes ago" if late >= _LATE_SECONDS else "")
+        + ". It runs by itself and nobody is writing at this moment; your answer is sent to the "
+        "chat.]",
+        set_off(said),
+    ]
+    return Draft({"role": "user", "content": said}, wire_content="\n".join(lines))
 
 
 def set_off(text: str) -> str:

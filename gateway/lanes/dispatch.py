@@ -21,6 +21,7 @@ from gateway.lanes import joining
 from gateway.lanes.commanding import Commanding, command_of
 from gateway.lanes.jobs import BusyMode, Job
 from gateway.lanes.lanes import Lanes
+from gateway.lanes.overdue import bounded
 from gateway.lanes.receipts import Receipts
 from gateway.lanes.steering import LaneSteering, may_join
 from gateway.tasks import StopReason, StopSignal, TaskOwner, wait_all
@@ -135,7 +136,7 @@ class Dispatch:
     def resume(self, turn: InterruptedTurn, items: Sequence[InboxItem]) -> None:
         """Put a turn that was cut off into its lane: at start-up, before anything else."""
         job = Job(
-            lambda stop: self._turns.resume(turn, items, stop, self._steering(job)),
+            lambda stop: self._resumed(turn, items, stop, job),
             f"turn {turn.ticket.turn_id}",
             list(items),
             "turn",
@@ -255,11 +256,18 @@ class Dispatch:
             return  # answered in another way meanwhile
         refusal = too_large(joining.joined_text(items), self._limits)
         if refusal is None:
-            await self._turns.run(items, stop, self._steering(job))
+            async with bounded(items, stop, self._clock):
+                await self._turns.run(items, stop, self._steering(job))
             return
         text = refusal if len(items) == 1 else f"{refusal} {texts.JOINED_TOO_LONG}"
         draft = OutboxDraft(items[-1].record.address, text, "notice")
         await self._settling.answer(items, draft, stop)
+
+    async def _resumed(
+        self, turn: InterruptedTurn, items: Sequence[InboxItem], stop: StopSignal, job: Job
+    ) -> None:
+        async with bounded(items, stop, self._clock):
+            await self._turns.resume(turn, items, stop, self._steering(job))
 
     async def _is_allowed(self, item: InboxItem) -> bool:
         return (await self._gate.decide_again(message_of(item.record))).allowed

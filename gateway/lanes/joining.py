@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.jobs.nouns import is_scheduled
 from agent.mail import InboxItem, InboxRecord
 from agent.messages import is_blank
 from gateway.delivery.splitting import utf16_len
@@ -21,6 +22,8 @@ def continues(pieces: Sequence[InboxItem], item: InboxItem) -> bool:
     ``pieces`` are all of one lane, and the newest that their sender said there.
     """
     last, new = pieces[-1].record, item.record
+    if is_scheduled(last) or is_scheduled(new):
+        return False
     if last.kind != MESSAGE or new.kind != MESSAGE or _whose(last) != _whose(new):
         return False
     album = _album(last)
@@ -37,6 +40,8 @@ def continues(pieces: Sequence[InboxItem], item: InboxItem) -> bool:
 def may_go_on(pieces: Sequence[InboxItem]) -> bool:
     """May another piece be on its way?"""
     last = pieces[-1].record
+    if is_scheduled(last):
+        return False
     if _album(last) is not None:
         return len(pieces) < MOST_OF_ALBUM
     return _is_cut(last)

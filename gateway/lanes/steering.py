@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from agent.jobs.nouns import is_scheduled
 from agent.mail import InboxItem
 from agent.messages import Row
 from agent.ports import Clock
@@ -23,11 +24,14 @@ def may_join(running: Job, waiting: Job, *, with_files: bool = False) -> bool:
     """May a turn take this in? Words of whoever it works for, and nothing that has to be loaded.
 
     What somebody else says in a shared conversation is a question of its own; and a file has to be
-    fetched first, which nobody who waits for the running turn shall wait for.
+    fetched first, which nobody who waits for the running turn shall wait for. A job's turn is its
+    own: nobody is answered by it, and nobody's words end it.
     """
     if running.kind == "command" or waiting.kind != "message":
         return False
     if has_enclosures(waiting.items) and not with_files:
+        return False
+    if is_scheduled(running.items[-1].record) or is_scheduled(waiting.items[-1].record):
         return False
     return running.items[-1].record.owner == waiting.items[-1].record.owner
 

@@ -279,6 +279,8 @@ class TurnRunner:
             return Ending("done", result.session_id, text, result)
         if outcome.reason is StopReason.SHUTDOWN:
             return None
+        if outcome.reason is StopReason.OVERDUE:
+            return Ending("failed", ticket.session_id, texts.JOB_TOO_LONG, error="too long")
         return Ending("stopped", ticket.session_id, None)
 
     async def _work(self, task: Task, load: Load) -> TurnResult:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agent.jobs.nouns import is_scheduled
 from agent.mail import InboxItem
 from agent.messages import Draft
 from gateway.intake.records import is_shared
-from gateway.intake.wording import user_draft
+from gateway.intake.wording import scheduled_draft, user_draft
 from gateway.lanes.joining import joined_text
 
 
@@ -16,6 +17,8 @@ def said(items: Sequence[InboxItem]) -> Draft:
     first = items[0].record
     quoted = first.payload.get("quoted_text")
     forwarded = first.payload.get("forwarded_from")
+    if is_scheduled(first):
+        return scheduled_draft(first)
     return user_draft(
         joined_text(items),
         sender_id=str(first.payload.get("sender_id") or ""),

@@ -50,6 +50,7 @@ from gateway.wiring.companions import build_companions
 from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.forgetting import build_desk, leavings_of
 from gateway.wiring.ground import Ground
+from gateway.wiring.jobs import build_jobs
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
 from gateway.wiring.mcp import let_go as let_go_of_servers
 from gateway.wiring.models import build_model, check_model, missing_native
@@ -199,6 +200,7 @@ def assemble(
         on_running=outward.delivery.nudge,
         without_signs={CONSOLE},
     )
+    jobs = build_jobs(ground, answering, inward, outward, serving)
     _watch(books.metrics, inward, outward, background, supervisor)
     overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)
@@ -240,10 +242,16 @@ def assemble(
             restarts=restarts,
             approvals=outward.approvals,
             plugin_rows=plugins.rows if plugins is not None else None,
-            let_go=[*answering.let_go(), *ground.let_go(), *let_go_of_servers(mcp)],
+            let_go=[
+                ("jobs", jobs.close),
+                *answering.let_go(),
+                *ground.let_go(),
+                *let_go_of_servers(mcp),
+            ],
             beside=[
                 *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
                 *([mcp.start] if mcp is not None else []),
+                jobs.run,
             ],
         )
     )

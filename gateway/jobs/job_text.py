@@ -1,0 +1,29 @@
+"""Owns what people read of jobs that run: late ones, and those that stopped running."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from agent.jobs.nouns import Job
+
+LATE_SECONDS = 300.0
+"""From here on it is said that a job is late."""
+NOT_ALLOWED = "whoever set it up may not use this bot here any more"
+PLATFORM_OFF = "its platform is switched off"
+
+
+def due_text(job: Job, due_at: float) -> str:
+    """When it was due, where it is from."""
+    local = datetime.fromtimestamp(due_at, ZoneInfo(job.schedule.zone))
+    return f"{local:%a %d %b, %H:%M} ({job.schedule.zone})"
+
+
+def late(job: Job, due_at: float) -> str:
+    """A text that is sent late says so."""
+    return f"(Due {due_text(job, due_at)}; I was not running then.)\n{job.action.text}"
+
+
+def paused(job: Job, why: str) -> str:
+    """Said where a job was to run that runs no more."""
+    return f"Job {job.number} ({job.name}) is paused: {why}. /jobs shows what can be done."

@@ -1,0 +1,278 @@
+"""Owns the one task that lets jobs run when they are due: it waits, decides, has it stored.
+
+Everything that has to survive is in the store; what is due is asked there, and a due run is one
+transaction of it. So a crash at any moment neither loses a run nor lets one happen twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from agent.errors import StoreError
+from agent.jobs.nouns import (
+    Fired,
+    Firing,
+    Job,
+    JobRefused,
+    JobRun,
+    JobView,
+    is_scheduled,
+    record_for,
+)
+from agent.mail import InboxItem, OutboxDraft
+from agent.ports import Clock
+from agent.store_ports import Store
+from gateway.delivery.outbox import Delivery
+from gateway.intake.gate import Gate
+from gateway.intake.records import message_of
+from gateway.jobs import job_text
+from gateway.jobs.deciding import earlier_run, firing_of, refused
+from gateway.jobs.house import House
+from gateway.lanes.dispatch import Dispatch
+
+log = logging.getLogger(__name__)
+
+LONGEST_WAIT_SECONDS = 30.0
+"""So that a clock that jumped, or a machine that slept, is noticed."""
+SHORT_WAIT_SECONDS = 5.0
+"""While a run is at work, or the store does not answer."""
+JUMP_SECONDS = 2.0
+"""The wall clock was set back by at least this."""
+AT_ONCE = 100
+
+
+class JobRunner:
+    """Runs due jobs, of people, of the configuration and of the house."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gate: Gate,
+        dispatch: Dispatch,
+        delivery: Delivery,
+        house: House,
+        *,
+        keep: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """``keep``: lets the store hold what is configured; False: to be tried again later."""
+        self._store = store
+        self._clock = clock
+        self._gate = gate
+        self._dispatch = dispatch
+        self._delivery = delivery
+        self._house = house
+        self._keep = keep
+        self._kept = False
+        self._woken = asyncio.Event()
+        self._stopped = False
+        self._drift: float | None = None
+        """Wall clock minus lived time, at the last look; None: nobody has looked yet."""
+        self._in_doubt = True
+        """Something may have been stored that was not handed over, or not entered."""
+        self._at_work = True
+
+    def wake(self) -> None:
+        """Something is due at another time by now."""
+        self._woken.set()
+
+    def keep_again(self) -> None:
+        """The configuration is another one: look at what is wanted."""
+        self._kept = False
+        self._woken.set()
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        await self._begin()
+        while not self._stopped:
+            self._woken.clear()
+            await self._rest(await self.step())
+
+    async def close(self, seconds: float = 1.0) -> None:
+        """Nothing begins any more; what the house does is cancelled."""
+        self._stopped = True
+        self._woken.set()
+        await self._house.close(seconds)
+
+    async def step(self) -> float:
+        """Do all that is due by now; gives back for how long nothing is."""
+        try:
+            return await self._step()
+        except StoreError as exc:
+            self._in_doubt = True
+            log.warning("jobs wait: the store does not answer", extra={"error": repr(exc)})
+        except Exception:  # the supervised border: jobs go on
+            log.exception("jobs failed")
+        return SHORT_WAIT_SECONDS
+
+    async def _begin(self) -> None:
+        while not self._stopped:
+            try:
+                await self._store.void_runs()
+                return
+            except StoreError as exc:
+                log.warning("jobs wait: the store does not answer", extra={"error": repr(exc)})
+                await self._rest(SHORT_WAIT_SECONDS)
+
+    async def _step(self) -> float:
+        if not self._kept:
+            self._kept = await self._keep()
+        await self._mind_the_clock()
+        if self._in_doubt:
+            await self._take_up()
+        now = self._clock.now()
+        while due := await self._store.due_jobs(now, limit=AT_ONCE):
+            for view in due:
+                await self._let_run(view.job, now)
+        if self._at_work:
+            await self._settle()
+        following = await self._store.next_job_at()
+        longest = SHORT_WAIT_SECONDS if self._at_work or not self._kept else LONGEST_WAIT_SECONDS
+        return longest if following is None else min(max(following - now, 0.0), longest)
+
+    # one job
+
+    async def _let_run(self, job: Job, now: float) -> None:
+        try:
+            firing = await self._decided(job, now)
+        except JobRefused as exc:
+            await self._pause(job, str(exc))
+            return
+        fired = await self._store.fire_job(job.id, firing)
+        if fired is not None:
+            await self._hand_over(fired)
+
+    async def _decided(self, job: Job, now: float) -> Firing:
+        assert job.next_run_at is not None
+        why = await self._why_not(job, now)
+        if why == job_text.NOT_ALLOWED:
+            await self._shut_out(job, now, why)
+        if why:
+            return refused(job, now, why)
+        ran = await self._store.ran_between(job.id, job.next_run_at, now)
+        firing = firing_of(job, now, ran)
+        if firing.run_at is not None and now - firing.run_at >= job_text.LATE_SECONDS:
+            text = job_text.late(job, firing.run_at)
+            return Firing(
+                firing.expected_run_at, firing.run_at, firing.misses, firing.next_run_at, text
+            )
+        return firing
+
+    async def _why_not(self, job: Job, now: float) -> str:
+        """Why it may not run, in words; "": it may. Asked anew for each run."""
+        if job.origin == "house":
+            return ""
+        if self._gate.policy(job.place.address.platform) is None:
+            return job_text.PLATFORM_OFF
+        asked = message_of(record_for(job, now, now))
+        verdict = await self._gate.decide_again(asked)
+        return "" if verdict.allowed else job_text.NOT_ALLOWED
+
+    async def _shut_out(self, job: Job, now: float, why: str) -> None:
+        """Its owner may not use the bot there any more: missed, paused, said where it is heard."""
+        fired = await self._store.fire_job(job.id, refused(job, now, why))
+        if fired is None:
+            return
+        await self._hand_over(fired)
+        await self._pause(fired.job, why)
+
+    async def _pause(self, job: Job, why: str) -> None:
+        log.warning("job paused", extra={**_facts(job), "reason": why})
+        paused = await self._store.set_job(
+            job.id, "paused", next_run_at=job.next_run_at, reason=why
+        )
+        to = job.place.address
+        if paused is not None and self._gate.allows_chat(to.platform, to.bot_id, to.chat_id):
+            draft = OutboxDraft(to, job_text.paused(job, why), "notice")
+            self._delivery.hand_over([await self._store.owe(draft)])
+
+    async def _hand_over(self, fired: Fired) -> None:
+        _report(fired)
+        if fired.owed is not None:
+            self._delivery.hand_over([fired.owed])
+        if fired.item is not None:
+            self._at_work = True
+            self._dispatch.replay(fired.item)
+        if fired.job.origin == "house" and fired.run is not None:
+            self._house.begin(fired.job, fired.run)
+
+    # what is around them
+
+    async def _settle(self) -> None:
+        for run in await self._store.settle_runs():
+            if run.state == "failed":
+                log.warning("job failed", extra={"job_id": run.job_id, "reason": run.reason})
+        views = await self._store.job_views()
+        self._at_work = any(_is_open(view.last) for view in views if view.job.origin != "house")
+
+    async def _take_up(self) -> None:
+        """What was stored by a call whose outcome nobody learned is handed over now."""
+        await self._delivery.refresh()
+        for item in await self._store.open_inbox():
+            if self._is_ours(item) and not self._dispatch.holds(item.id):
+                self._dispatch.replay(item)
+        self._in_doubt, self._at_work = False, True
+
+    def _is_ours(self, item: InboxItem) -> bool:
+        record = item.record
+        return is_scheduled(record) and self._gate.policy(record.address.platform) is not None
+
+    async def _mind_the_clock(self) -> None:
+        """At a start, and when the wall clock was set back: next runs too far off come nearer."""
+        before, self._drift = self._drift, self._clock.now() - self._clock.monotonic()
+        if before is not None and self._drift > before - JUMP_SECONDS:
+            return
+        if before is not None:
+            back = round(before - self._drift)
+            log.warning("the clock was set back", extra={"seconds": back})
+        now = self._clock.now()
+        for view in await self._store.job_views(limit=1_000_000):
+            await self._bring_near(view, now)
+
+    async def _bring_near(self, view: JobView, now: float) -> None:
+        job = view.job
+        if job.state != "active" or job.next_run_at is None or job.next_run_at <= now:
+            return
+        try:
+            last_claim = view.last.claimed_at if view.last is not None else None
+            ran = await self._store.ran_between(job.id, now, job.next_run_at)
+            due = earlier_run(job, now, last_claim, ran)
+        except JobRefused as exc:
+            await self._pause(job, str(exc))
+            return
+        if due < job.next_run_at:
+            await self._store.set_job(job.id, "active", next_run_at=due)
+            log.info("job is due earlier", extra=_facts(job))
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the time is over or somebody wakes it."""
+        woken = asyncio.ensure_future(self._woken.wait())
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({woken, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            timer.cancel()
+
+
+def _is_open(run: JobRun | None) -> bool:
+    return run is not None and run.state == "claimed"
+
+
+def _facts(job: Job) -> dict[str, object]:
+    return {"job_id": job.id, "job": job.name, "number": job.number, "origin": job.origin}
+
+
+def _report(fired: Fired) -> None:
+    """One line for each due time; what was missed is a warning."""
+    if fired.missed is not None:
+        missed = fired.missed
+        log.warning(
+            "job missed",
+            extra={**_facts(fired.job), "times": missed.count, "reason": missed.reason},
+        )
+    if fired.run is not None:
+        late = round(fired.run.claimed_at - fired.run.due_at, 1)
+        log.info("job", extra={**_facts(fired.job), "late_seconds": late})
