@@ -48,15 +48,13 @@ Write a message and press Enter. /help shows the commands.
 Ctrl-D ends the chat{rest}."""
 OFFLINE = """\
 No model provider is configured, so the built-in offline model answers.
-For a real one, set ANTHROPIC_API_KEY (or model.base_url in config.yaml) and
-start again."""
+`posthouse init` sets up a real one: it asks for a key, and tries it."""
 NO_PLATFORMS = """\
-No chat platform is configured. For one, set TELEGRAM_BOT_TOKEN or
-DISCORD_BOT_TOKEN and put your numeric user id into allow_from in
-{file}."""
+No chat platform is configured. `posthouse init` sets one up: Telegram,
+Discord or both; it asks, tries each answer, and writes {file}."""
 NOTHING_LEFT = (
-    "nothing left to do: no chat platform is configured and the console's input has ended; set "
-    "TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or start it in a terminal"
+    "nothing left to do: no chat platform is configured and the console's input has ended; `posthouse "
+    "init` sets one up; or start it in a terminal"
 )
 GONE = """\
 The gateway went away. What it had taken is kept and will be answered;

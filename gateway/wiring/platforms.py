@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 NO_PLATFORM = (
-    "no platform can run: set TELEGRAM_BOT_TOKEN or DISCORD_BOT_TOKEN, or use `posthouse chat` for "
-    "the console"
+    "no platform can run: `posthouse init` sets one up (or set TELEGRAM_BOT_TOKEN or "
+    "DISCORD_BOT_TOKEN); `posthouse chat` is the console"
 )
 
 
