@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from agent.forgetting import Cleared, Forgetting
 from agent.jobs.nouns import Schedule
 from agent.ports import Clock
+from gateway.config.models import Config
 from gateway.forgetting.desk import Files
-from gateway.jobs.house import HouseJob
+from gateway.jobs.house import HouseJob, HouseMaker
 
 log = logging.getLogger(__name__)
 
@@ -23,22 +23,20 @@ PAUSE_SECONDS = 0.05
 DAY_SECONDS = 86_400.0
 
 
-def retention_job(
-    store: Forgetting,
-    clock: Clock,
-    days: Callable[[], int | None],
-    zone: str,
-    files: Files | None = None,
-) -> HouseJob:
-    """Once a night. ``days``: as configured by then; None: everything is kept."""
+def retention(store: Forgetting, clock: Clock, files: Files | None = None) -> HouseMaker:
+    """Once a night, if anything is not kept for ever."""
 
-    async def run() -> str:
-        kept_days = days()
-        if kept_days is None:
-            return "off"
-        return await clear(store, clock, clock.now() - kept_days * DAY_SECONDS, files)
+    def make(config: Config, zone: str) -> HouseJob | None:
+        days = config.sessions.retention_days
+        if days is None:
+            return None
 
-    return HouseJob(NAME, Schedule("cron", AT, zone), run)
+        async def run() -> str:
+            return await clear(store, clock, clock.now() - days * DAY_SECONDS, files)
+
+        return HouseJob(NAME, Schedule("cron", AT, zone), run)
+
+    return make
 
 
 async def clear(store: Forgetting, clock: Clock, before: float, files: Files | None = None) -> str:

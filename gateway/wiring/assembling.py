@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ from gateway.control import socket_path
 from gateway.daemon import Daemon
 from gateway.daemon_parts import Parts
 from gateway.exchange import TakeIn
+from gateway.forgetting.retention import retention
 from gateway.intake.pairing_office import PairingOffice
+from gateway.jobs.house import HouseMaker
 from gateway.jobs.office import JobOffice
 from gateway.monitoring.http import HttpFace, HttpSettings
 from gateway.monitoring.metrics import Metrics
@@ -123,6 +125,7 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
+            house_makers=[retention(store, clock, files)],
             erasing=partial(build_desk, leavings_of(around.home, opened, files), loader.forget),
             census=opened.census,
             plugins=plugins,
@@ -146,6 +149,7 @@ def assemble(
     tidy_files: Callable[[], Awaitable[int]] | None = None,
     take_in: TakeIn | None = None,
     erasing: Erasing | None = None,
+    house_makers: Sequence[HouseMaker] = (),
     census: TakeCensus | None = None,
     plugins: Plugins | None = None,
     servers: ServerPlan | None = None,
@@ -200,7 +204,7 @@ def assemble(
         on_running=outward.delivery.nudge,
         without_signs={CONSOLE},
     )
-    jobs = build_jobs(ground, answering, inward, outward, serving)
+    jobs = build_jobs(ground, answering, inward, outward, serving, house_makers)
     _watch(books.metrics, inward, outward, background, supervisor)
     overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)

@@ -13,10 +13,11 @@ from agent.jobs.nouns import Schedule
 from agent.tools.paths import folder_name
 from agent.tools.workspace import Workspaces
 from gateway.backups.shelf import Backup
+from gateway.config.models import Config
 from gateway.forgetting import words
 from gateway.forgetting.desk import CODE_SECONDS, Cache, ForgettingDesk, Leavings
 from gateway.forgetting.office import ForgettingOffice
-from gateway.forgetting.retention import retention_job
+from gateway.forgetting.retention import retention
 from storage.memory import MemoryStore
 from tests.contract.store_suite import OWNER, begin, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -163,8 +164,11 @@ async def test_retention_takes_what_was_silent_for_so_long(
     clock.jump(40 * DAY)
     ticket = await begin(store, "news", session_key="other", owner=OTHER)
     await store.finish_turn(ticket, ticket.session_id, "done")
-    job = retention_job(store, clock, lambda: 30, "Europe/Berlin")
+    make = retention(store, clock)
+    assert make(Config(), "UTC") is None
+    config = Config.model_validate({"sessions": {"retention_days": 30}})
+    job = make(config, "Europe/Berlin")
+    assert job is not None
     assert job.schedule == Schedule("cron", "40 3 * * *", "Europe/Berlin")
     assert await job.run() == "1 conversations, 2 messages (8 bytes of text), 0 files"
     assert await job.run() == "0 conversations, 0 messages (0 bytes of text), 0 files"
-    assert await retention_job(store, clock, lambda: None, "UTC").run() == "off"
