@@ -37,6 +37,8 @@ def destination(home: Home, named: str, date: str) -> Destination:
     if is_file:
         _refuse_other_file(path)
         return Destination(path, is_file=True)
+    if path == folder_of(home).resolve():
+        path.mkdir(mode=0o700, exist_ok=True)  # where all of them lie is none of them
     if path.is_dir():
         return Destination(_free(path / date))
     if path.exists():

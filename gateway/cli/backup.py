@@ -42,10 +42,8 @@ def _make(home: Home, named: str | None, now: float) -> Made:
     from gateway.wiring.backups import store_tools  # noqa: PLC0415
 
     shelf = folder_of(home)
-    if named is None:
-        if not home.database.exists():
-            raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
-        shelf.mkdir(mode=0o700, exist_ok=True)
+    if not home.database.exists():
+        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     where = destination(home, named or str(shelf), dated(now))
     made = make(home, where, store_tools(), now)
     if Path(where.path).is_relative_to(shelf):

@@ -1,0 +1,191 @@
+"""Owns the nightly care of the database: is it sound, what of it is made anew, and when."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from agent.errors import StoreError
+from agent.ports import Clock
+
+log = logging.getLogger(__name__)
+
+AFTER_START_SECONDS = 60.0
+"""What was damaged while the daemon was down shows before much is written on top of it."""
+THOROUGH_AFTER_SECONDS = 6.5 * 86_400
+"""Once a week every index is compared with its table, and every word of search is read."""
+LAST_THOROUGH = "last thorough check"
+WORTH_SHARE = 0.25
+WORTH_BYTES = 16 * 1024 * 1024
+"""Writing the file anew holds up every write for about a second per 200 MB: so much is worth it."""
+QUIET_SECONDS = 20.0
+PATIENCE_SECONDS = 1800.0
+"""For so long a quiet moment is waited for; then it is left to the next night."""
+LOOK_SECONDS = 5.0
+
+
+class Found(Protocol):
+    """What a check has found: `storage.upkeep.Examined`."""
+
+    @property
+    def sound(self) -> bool:
+        """Nothing."""
+        ...
+
+    @property
+    def pages(self) -> Sequence[str]:
+        """Damage to what is stored."""
+        ...
+
+    def lines(self) -> list[str]:
+        """All of it, for people."""
+        ...
+
+
+class Care(Protocol):
+    """What can be done with the file beside the writes."""
+
+    async def examine(self, *, thorough: bool) -> Found:
+        """Look at all of it without holding anybody up."""
+        ...
+
+    async def mend(self, found: Found) -> None:
+        """Make anew what is not the messages themselves."""
+        ...
+
+    def condemn(self, reason: str) -> None:
+        """Write nothing more."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why nothing can be written at this moment."""
+        ...
+
+    def idle_seconds(self) -> float:
+        """For how long nothing was written."""
+        ...
+
+    async def unused_bytes(self) -> tuple[int, int]:
+        """How much of the file nothing is in, and how long it is."""
+        ...
+
+    async def rewrite_file(self) -> bool:
+        """Write it anew without that."""
+        ...
+
+    async def fact(self, name: str) -> str | None:
+        """Something remembered."""
+        ...
+
+    async def set_fact(self, name: str, value: str | None) -> None:
+        """Remember it."""
+        ...
+
+
+class StoreCare:
+    """Looks after the file. What it finds is in the log, and in `status` while it is so."""
+
+    def __init__(self, care: Care, clock: Clock, advice: Callable[[], str]) -> None:
+        """``advice``: what to do about damage, with the newest backup by name. Blocking, short."""
+        self._care = care
+        self._clock = clock
+        self._advice = advice
+        self.remark: str | None = None
+        """What was found last and is not whole again; None: nothing."""
+
+    async def nightly(self) -> str:
+        """Check, then give back what is unused; what came of it, for the list of jobs."""
+        return "; ".join([await self.check(), await self.tidy()])
+
+    async def at_start(self) -> None:
+        """A quick look, a minute after a start."""
+        await self._clock.sleep(AFTER_START_SECONDS)
+        try:
+            await self._examined(thorough=False)
+        except StoreError as exc:
+            log.warning("the database could not be checked", extra={"reason": str(exc)})
+
+    async def check(self) -> str:
+        """Thoroughly once a week, quickly else.
+
+        Raises:
+            StoreError: it could not be looked at.
+        """
+        if (trouble := self._care.trouble()) is not None:
+            return f"not checked: {trouble}"
+        thorough = await self._thorough_is_due()
+        said = await self._examined(thorough=thorough)
+        if thorough and self._care.trouble() is None:
+            await self._care.set_fact(LAST_THOROUGH, str(self._clock.now()))
+        return said
+
+    async def tidy(self) -> str:
+        """Write the file anew if a quarter of it is unused, at a moment when nobody writes."""
+        if self._care.trouble() is not None:
+            return "not tidied"
+        unused, all_bytes = await self._care.unused_bytes()
+        if unused < WORTH_BYTES or unused < WORTH_SHARE * all_bytes:
+            return f"{_mb(unused)} of {_mb(all_bytes)} unused"
+        if not await self._quiet():
+            return f"{_mb(unused)} unused, but somebody always writes; tomorrow again"
+        begun = self._clock.monotonic()
+        if not await self._care.rewrite_file():
+            return f"{_mb(unused)} unused, and the file can not be written anew; see the log"
+        seconds = self._clock.monotonic() - begun
+        log.info("database written anew", extra={"freed_bytes": unused, "seconds": seconds})
+        return f"{_mb(unused)} given back in {seconds:.1f} s"
+
+    async def _thorough_is_due(self) -> bool:
+        last = await self._care.fact(LAST_THOROUGH)
+        try:
+            age = self._clock.now() - float(last or 0)
+        except ValueError:
+            return True
+        return not 0 <= age < THOROUGH_AFTER_SECONDS
+
+    async def _examined(self, *, thorough: bool) -> str:
+        found = await self._care.examine(thorough=thorough)
+        if found.sound:
+            self.remark = None
+            return "sound in every page and index" if thorough else "sound"
+        # Twice: what is gone at the second look was none.
+        found = await self._care.examine(thorough=True)
+        if self._care.trouble() is not None:
+            return f"not checked: {self._care.trouble()}"
+        if found.sound:
+            self.remark = None
+            return "sound at the second look"
+        if not found.pages:
+            return await self._mended(found)
+        return self._condemned(found.lines())
+
+    async def _mended(self, found: Found) -> str:
+        self.remark = f"{found.lines()[0]}; it is being made anew, nothing is lost"
+        log.critical("the database was damaged: %s", self.remark, extra={"found": found.lines()})
+        try:
+            await self._care.mend(found)
+        except StoreError as exc:
+            return self._condemned([*found.lines(), str(exc)])
+        return self.remark
+
+    def _condemned(self, lines: Sequence[str]) -> str:
+        reason = (
+            f"the database is damaged ({lines[0]}), so nothing more is written. {self._advice()}"
+        )
+        self.remark = reason
+        log.critical("%s", reason, extra={"found": list(lines)})
+        self._care.condemn(reason)
+        return reason
+
+    async def _quiet(self) -> bool:
+        deadline = self._clock.monotonic() + PATIENCE_SECONDS
+        while self._care.idle_seconds() < QUIET_SECONDS:
+            if self._clock.monotonic() > deadline:
+                return False
+            await self._clock.sleep(LOOK_SECONDS)
+        return True
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.0f} MB"

@@ -1,0 +1,302 @@
+"""Owns the tests of the nightly care of the database, and of the nightly backup."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from agent.clock import RandomIds, SystemClock
+from agent.errors import PosthouseError, StoreUnavailable
+from agent.llm.background import in_daemon_thread
+from gateway.backups.nightly import (
+    AFTER_START_SECONDS,
+    LATE_SECONDS,
+    Nightly,
+    rotate,
+    scheduled,
+)
+from gateway.backups.shelf import folder_of
+from gateway.config.environment import Home
+from gateway.store_care import LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
+from gateway.wiring.store_care import build_care
+from storage.sqlite import open_store
+from storage.store import SqlStore
+from tests.contract.store_suite import begin, said, talk
+from tests.fakes.clock import FakeClock
+from tests.unit.gateway.backup_rig import TOOLS, filled, made, new_home
+
+T = TypeVar("T")
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check says."""
+
+    pages: Sequence[str] = ()
+    others: Sequence[str] = ()
+
+    @property
+    def sound(self) -> bool:
+        return not (self.pages or self.others)
+
+    def lines(self) -> list[str]:
+        return [*self.pages, *self.others]
+
+
+class FakeFile:
+    """A file whose state a test decides."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.looks: list[bool] = []
+        self.mended = 0
+        self.can_mend = True
+        self.condemned: str | None = None
+        self.facts: dict[str, str] = {}
+        self.unused = (0, 0)
+        self.idle = 1000.0
+        self.rewritten = 0
+
+    async def examine(self, *, thorough: bool) -> Finding:
+        self.looks.append(thorough)
+        return self.findings.pop(0) if self.findings else Finding()
+
+    async def mend(self, found: object) -> None:
+        if not self.can_mend:
+            raise StoreUnavailable("it is worse than that")
+        self.mended += 1
+
+    def condemn(self, reason: str) -> None:
+        self.condemned = reason
+
+    def trouble(self) -> str | None:
+        return self.condemned
+
+    def idle_seconds(self) -> float:
+        return self.idle
+
+    async def unused_bytes(self) -> tuple[int, int]:
+        return self.unused
+
+    async def rewrite_file(self) -> bool:
+        self.rewritten += 1
+        return True
+
+    async def fact(self, name: str) -> str | None:
+        return self.facts.get(name)
+
+    async def set_fact(self, name: str, value: str | None) -> None:
+        assert value is not None
+        self.facts[name] = value
+
+
+def care_of(file: FakeFile, clock: FakeClock) -> StoreCare:
+    return StoreCare(file, clock, lambda: "`posthouse restore`")
+
+
+async def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """It waits for the clock by now."""
+    task = asyncio.ensure_future(work)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_thoroughly_once_a_week(clock: FakeClock) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    for _ in range(15):
+        assert "sound" in await care.check()
+        clock.jump(DAY)
+    assert [n for n, thorough in enumerate(file.looks) if thorough] == [0, 7, 14]
+    clock.set_wall(clock.now() - 400 * DAY)  # a clock that was wrong until now
+    await care.check()
+    assert file.looks[-1]
+
+
+async def test_damage_is_condemned_and_says_what_to_do(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    file.findings = [Finding(["page 7"]), Finding(["page 7"])]
+    said = await care.nightly()
+    assert file.condemned is not None
+    assert "page 7" in file.condemned
+    assert "`posthouse restore`" in file.condemned
+    assert care.remark == file.condemned
+    assert "not tidied" in said
+    assert [r.levelno for r in caplog.records] == [logging.CRITICAL]
+    assert LAST_THOROUGH not in file.facts
+    assert "not checked" in await care.check()
+
+
+async def test_what_is_gone_at_the_second_look_is_no_damage(clock: FakeClock) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    file.findings = [Finding(["page 7"])]
+    assert "second look" in await care.check()
+    assert (file.condemned, care.remark) == (None, None)
+
+
+async def test_what_can_be_made_anew_stops_nobody(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    file.findings = [Finding(others=["the search index"])] * 2
+    await care.check()
+    assert (file.mended, file.condemned) == (1, None)
+    assert care.remark is not None
+    assert [r.levelno for r in caplog.records] == [logging.CRITICAL]
+    await care.check()
+    assert care.remark is None
+    file.findings, file.can_mend = [Finding(others=["an index"])] * 2, False
+    await care.check()
+    assert file.condemned is not None
+
+
+async def test_written_anew_when_it_is_worth_it_and_nobody_writes(clock: FakeClock) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    for unused, of in ((0, 0), (WORTH_BYTES - 1, WORTH_BYTES), (WORTH_BYTES, 10 * WORTH_BYTES)):
+        file.unused = unused, of
+        await care.tidy()
+    assert file.rewritten == 0
+    file.unused, file.idle = (WORTH_BYTES, 2 * WORTH_BYTES), QUIET_SECONDS / 2
+    waiting = await begun(care.tidy())
+    await clock.advance(60)
+    assert file.rewritten == 0
+    file.idle = QUIET_SECONDS
+    await clock.advance(10)
+    assert "given back" in await waiting
+    assert file.rewritten == 1
+    file.idle = 0.0
+    waiting = await begun(care.tidy())
+    await clock.advance(3600)
+    assert "tomorrow" in await waiting
+    assert file.rewritten == 1
+
+
+# --- over a real store ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return new_home(tmp_path)
+
+
+@pytest.fixture
+async def store(home: Home) -> AsyncIterator[SqlStore]:
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    yield store
+    await store.close()
+
+
+async def test_a_damaged_index_of_search_is_whole_the_next_night(
+    home: Home, store: SqlStore, clock: FakeClock
+) -> None:
+    await talk(store, *(said(f"swordfish {n}") for n in range(50)))
+    with closing(sqlite3.connect(home.database)) as db, db:
+        db.execute("UPDATE message_index_data SET block = x'deadbeef' WHERE id > 10")
+    care = build_care(home, store, clock)
+    assert "made anew" in await care.nightly()
+    while await store.maintain():
+        pass
+    assert "sound" in await care.check()
+    assert care.remark is None
+
+
+async def test_a_damaged_page_stops_the_writing_and_names_the_backup(
+    home: Home, store: SqlStore, clock: FakeClock
+) -> None:
+    await talk(store, *(said(f"{n} " + "x" * 3000) for n in range(40)))
+    backup = await made(home, str(home.path / "backups"))
+    await store.close()
+    with closing(sqlite3.connect(home.database)) as db:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'turns'"
+        (page,) = db.execute(query).fetchone()
+    with home.database.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    again = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    await build_care(home, again, clock).check()
+    trouble = again.trouble()
+    assert trouble is not None
+    assert "posthouse restore" in trouble
+    assert str(backup.backup.path) in trouble
+    with pytest.raises(StoreUnavailable, match="posthouse restore"):
+        await begin(again, "more")
+    await again.close()
+
+
+# --- every night ----------------------------------------------------------------------------------
+
+
+def nightly(home: Home, clock: FakeClock, keep: int = 3) -> Nightly:
+    return Nightly(home, TOOLS, clock, in_daemon_thread, keep=keep)
+
+
+async def test_the_newest_ones_are_kept_and_only_ours_go(home: Home, clock: FakeClock) -> None:
+    await filled(home)
+    folder_of(home).mkdir()
+    by_hand = await made(home, str(folder_of(home)))
+    (folder_of(home) / "mine").mkdir()
+    job = nightly(home, clock)
+    names = []
+    for _ in range(5):
+        names.append((await job.run()).split(",")[0])
+        clock.jump(DAY)
+    assert [b.path.name for b in scheduled(home)] == names[:1:-1]
+    assert sorted(os.listdir(folder_of(home))) == sorted(
+        [*names[2:], by_hand.backup.path.name, "mine"]
+    )
+    assert rotate(home, 0) == 2  # never the last one
+    assert len(scheduled(home)) == 1
+
+
+async def test_a_second_one_so_soon_is_none(home: Home, clock: FakeClock) -> None:
+    await filled(home)
+    job = nightly(home, clock)
+    await job.run()
+    clock.jump(3600)
+    assert "hours ago" in await job.run()
+    assert len(scheduled(home)) == 1
+    clock.set_wall(clock.now() - 300 * DAY)  # the clock was set back: no reason to stop
+    await job.run()
+    assert len(scheduled(home)) == 2
+
+
+async def test_no_room_is_a_warning_and_no_backup(
+    home: Home,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await filled(home)
+    monkeypatch.setattr("gateway.backups.nightly.ROOM", 10**12)
+    with pytest.raises(PosthouseError, match="make room"):
+        await nightly(home, clock).run()
+    assert "make room" in caplog.text
+    assert os.listdir(folder_of(home)) == []
+
+
+async def test_a_missed_night_is_made_up_once(home: Home, clock: FakeClock) -> None:
+    await filled(home)
+    for wait, expected in ((0.0, 1), (DAY / 2, 1), (LATE_SECONDS, 2)):
+        clock.jump(wait)
+        task = await begun(nightly(home, clock).make_up())
+        await clock.advance(AFTER_START_SECONDS)
+        await task
+        assert len(scheduled(home)) == expected
