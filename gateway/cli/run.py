@@ -53,8 +53,8 @@ NO_PLATFORMS = """\
 No chat platform is configured. `posthouse init` sets one up: Telegram,
 Discord or both; it asks, tries each answer, and writes {file}."""
 NOTHING_LEFT = (
-    "nothing left to do: no chat platform is configured and the console's input has ended; `posthouse "
-    "init` sets one up; or start it in a terminal"
+    "nothing left to do: no chat platform is configured and the console's input has ended; "
+    "`posthouse init` sets one up, or start it in a terminal"
 )
 GONE = """\
 The gateway went away. What it had taken is kept and will be answered;
