@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from agent.jobs import schedules
 from agent.jobs.nouns import MAX_NAME_CHARS, MAX_TEXT_CHARS, JobRefused, Kind, Schedule
-from gateway.config.values import Section
+from gateway.config.values import NumberOrText, Section
 
 MAX_JOBS = 200
 _LENGTH = re.compile(r"(\d{1,6}) ?(s|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)")
@@ -68,7 +68,7 @@ def _no_two(value: list[ConfiguredJob]) -> list[ConfiguredJob]:
     return value
 
 
-Id = Annotated[str, BeforeValidator(_id), Field(min_length=1, max_length=100)]
+Id = Annotated[str, BeforeValidator(_id), Field(min_length=1, max_length=100), NumberOrText]
 
 
 class JobTarget(Section):
@@ -79,6 +79,7 @@ class JobTarget(Section):
     chat: Id | None = None
     """Its id; null: the direct chat with ``user``, where that is the same number (Telegram)."""
     thread: Id | None = None
+    """A topic or a thread in that chat."""
     user: Id | None = None
     """For whom it runs: whose conversation it is, whose budget, and who has to be allowed."""
     direct: bool = False
@@ -100,13 +101,14 @@ class ConfiguredJob(Section):
     """What it is told apart by: under another name it is another job."""
     at: Annotated[str, BeforeValidator(_moment), _checked("once")] | None = None
     """Once: 2026-12-01 09:00, in the time zone."""
-    every: Annotated[str, BeforeValidator(_length), _checked("every")] | None = None
+    every: Annotated[str, BeforeValidator(_length), _checked("every"), NumberOrText] | None = None
     """Again and again: 30m, 2h, 1d; real time, whatever the clock on the wall does."""
     cron: Annotated[str, _checked("cron")] | None = None
     """Five fields: minute, hour, day of the month, month, weekday (0 and 7 are Sunday)."""
     timezone: Annotated[str, AfterValidator(_known_zone)] | None = None
     """Of ``at`` and ``cron``; null: that of the configuration."""
     to: JobTarget
+    """Where it belongs."""
     prompt: str | None = Field(None, min_length=1, max_length=MAX_TEXT_CHARS)
     """Asked in that chat's conversation; the answer is sent there."""
     text: str | None = Field(None, min_length=1, max_length=MAX_TEXT_CHARS)

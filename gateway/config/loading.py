@@ -113,6 +113,10 @@ def _take_plugin_sections(data: dict[str, Any]) -> tuple[dict[str, Any], PassedT
 def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place, str]:
     """The place, and what is wrong there."""
     loc: Path = tuple(part for part in error["loc"] if not _is_branch_label(part))
+    if error["type"] == "missing":
+        loc, key = loc[:-1], loc[-1]
+        place = written.keys.get(loc) or Place(name, 1, 1)
+        return place, f"{place}: {'.'.join(map(str, loc))}: needs the key {key}"
     while loc and loc not in written.keys:
         loc = loc[:-1]
     unknown = error["type"] == "extra_forbidden"

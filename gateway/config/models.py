@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from pydantic import field_validator
@@ -104,20 +103,9 @@ class Config(Section):
         return value
 
 
-NOT_YET: dict[str, str] = {
-}
-"""Keys that are accepted already and whose feature comes with a later release. Setting one is
-said aloud at start-up instead of being ignored in silence (an empty text: not worth a line)."""
-
-
 def unavailable(config: Config) -> list[str]:
-    """One line for each key that asks for something that is not built yet."""
-    default = Config()
+    """One line for each key that is set and has no effect."""
     lines: list[str] = []
-    for path, feature in NOT_YET.items():
-        asked, usual = _at(config, path), _at(default, path)
-        if feature and asked != usual:
-            lines.append(f"{path} is set, but this version does not have {feature} yet")
     for name, task in config.auxiliary.items():
         elsewhere = [key for key in ("base_url", "api_key") if (task.model_extra or {}).get(key)]
         if elsewhere:
@@ -126,10 +114,3 @@ def unavailable(config: Config) -> list[str]:
                 "`model` says"
             )
     return lines
-
-
-def _at(config: Config, path: str) -> Any:
-    value: Any = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

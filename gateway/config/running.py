@@ -22,6 +22,17 @@ class Sessions(Section):
     """How long conversations are kept after their last message; null: for ever."""
 
 
+class Backup(Section):
+    """The backups that the daemon makes by itself, into the folder backups of the home."""
+
+    enabled: bool = True
+    """One each night; skipped with a warning where the disk has too little room."""
+    hour: int = Field(3, ge=0, le=23)
+    """At which hour of the day."""
+    keep: int = Field(7, ge=1, le=365)
+    """So many of the newest ones; those made by hand are never deleted."""
+
+
 class Plugins(Section):
     """Which plugins are loaded, and what is handed to them."""
 

@@ -30,8 +30,6 @@ _EXAMPLES: dict[str, list[Any]] = {
     "auxiliary": [{"compression": {"model": "claude-haiku-5-5", "timeout": 120}}],
     "budget.usd_per_user_day": [2.5],
 }
-_IDS = {"type": "array", "items": {"type": ["integer", "string", "null"]}}
-"""As the loader takes them: as numbers or as texts."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -76,24 +74,12 @@ def _describe(definition: dict[str, Any], section: type[BaseModel] | None) -> No
         schema["title"] = key
         if key in words:
             schema["description"] = words[key]
-        field = section.model_fields[key] if section is not None else None
-        if field is not None and _is_ids(field.annotation, field.metadata):
-            default = schema.get("default", [])
-            schema.clear()
-            schema |= {"title": key, "description": words.get(key, ""), "default": default, **_IDS}
-
-
-def _is_ids(annotation: Any, metadata: list[Any]) -> bool:
-    from gateway.config.values import Ids, PlainIds  # noqa: PLC0415 - only to compare
-
-    ours = [get_args(kind)[1:] for kind in (Ids, PlainIds)]
-    return any(tuple(metadata) == marks for marks in ours)
 
 
 def _nullable(definition: dict[str, Any]) -> None:
     """`section:` with nothing below it means its defaults."""
     for key, schema in list(definition.get("properties", {}).items()):
-        if "$ref" in schema:
+        if "$ref" in schema and key not in definition.get("required", []):
             reference = schema.pop("$ref")
             schema["anyOf"] = [{"$ref": reference}, {"type": "null"}]
             schema.pop("default", None)

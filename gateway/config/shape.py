@@ -68,9 +68,9 @@ def takes_text(annotation: Any) -> bool:
 
 
 def all_paths(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every dotted path that a section knows."""
+    """Every dotted path that a section knows; the keys of a list's items have none."""
     for key, field in section.model_fields.items():
         yield prefix + key
         inner = model_in(field.annotation)
-        if inner is not None:
+        if inner is not None and get_origin(field.annotation) is not list:
             yield from all_paths(inner, f"{prefix}{key}.")

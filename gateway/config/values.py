@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    WithJsonSchema,
+    model_validator,
+)
 
 _ID = re.compile(r"-?[1-9][0-9]{0,19}", re.ASCII)
 """One way to write each number, so that equal ids are equal texts."""
@@ -94,8 +101,13 @@ def _address(*schemes: str) -> AfterValidator:
 HttpAddress = Annotated[str, _address("https", "http")]
 SocketAddress = Annotated[str, _address("wss", "ws")]
 Switch = Annotated[Literal["auto"] | bool, BeforeValidator(_switch)]
-Ids = Annotated[list[str], BeforeValidator(_ids)]
-PlainIds = Annotated[list[str], BeforeValidator(lambda v: _no_wildcard(_ids(v)))]
+NumberOrText = WithJsonSchema({"type": ["integer", "string"]})
+"""For editors: what is a text here may be written as a number as well."""
+_OF_IDS = WithJsonSchema(
+    {"type": ["array", "null"], "items": {"type": ["integer", "string", "null"]}}
+)
+Ids = Annotated[list[str], BeforeValidator(_ids), _OF_IDS]
+PlainIds = Annotated[list[str], BeforeValidator(lambda v: _no_wildcard(_ids(v))), _OF_IDS]
 
 
 class Section(BaseModel):

@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from gateway.config.doubts import doubts_about
 from gateway.config.environment import Secrets, find_config_file, find_home, read_secrets
 from gateway.config.loading import load_config, parse_config
-from gateway.config.models import NOT_YET, Config, unavailable
+from gateway.config.models import Config, unavailable
 from gateway.config.shape import all_paths
 from gateway.config.written import parse_yaml
 from gateway.wiring.compaction import side_tasks
@@ -89,6 +89,8 @@ def test_shipped_file_names_every_key() -> None:
         ("timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is no time zone name"),
         ("a: 1\nmodel: {}\na: 2", "c.yaml:3:1: a stands there twice"),
         ("model:\n  name: x\n  name: y", "c.yaml:3:3: model.name stands there twice"),
+        ("jobs:\n  - every: 2h", "c.yaml:2:5: jobs.0: needs the key name"),
+        ("jobs:\n  - nme: x", "c.yaml:2:5: jobs.0.nme: unknown key; did you mean jobs.0.name?"),
         ("- x", "c.yaml:1:1: must consist of `section:` keys, but is a list"),
         ("x: !!python/object:os.system 1", "c.yaml:1:4: not valid YAML"),
         ("a:\n\tb: 1", "c.yaml:2:1: not valid YAML"),
@@ -265,16 +267,6 @@ def test_sections_of_the_chosen_engine_and_plugins_pass_through() -> None:
 
 def test_a_plugin_can_not_take_one_of_our_sections() -> None:
     assert problems("plugins: {enabled: [telegram]}\ntelegram: {nope: 1}")
-
-
-def test_keys_of_later_features_are_said_aloud() -> None:
-    config, _ = parse_config("sessions: {reset: idle}\njobs: [{x: 1}]", "c")
-    assert len(unavailable(config)) == 2
-    assert unavailable(Config()) == []
-    from gateway.config.models import _at
-
-    for path in NOT_YET:
-        _at(Config(), path)  # every path exists
 
 
 class TestEnvironment:

@@ -52,7 +52,11 @@ def test_the_shipped_file_is_valid_and_so_are_the_defaults() -> None:
         "agent: {tools: {mcp: {a: {command: [npx, -y]}, b: {url: 'https://x.org'}}}}",
         "gateway: {http: {port: null}}",
         "budget: {usd_per_user_day: 2.5}",
+        "jobs: [{name: a, every: 2h, to: {platform: telegram, user: 111}, text: hello}]",
+        "jobs: [{name: a, every: 60, to: {platform: telegram, user: '111'}, text: hello}]",
         # and what neither takes
+        "jobs: [{name: a, every: 2h, text: hello}]",
+        "jobs: [{name: a, evry: 2h, to: {platform: telegram, user: 1}, text: hello}]",
         "compression: {treshold: 0.7}",
         "compression: {threshold: '50%'}",
         "compression: {threshold: 1.5}",

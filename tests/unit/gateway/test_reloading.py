@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.environment import Home, find_home
+from gateway.config.environment import Home, Secrets, find_home
 from gateway.config.models import Config
 from gateway.config.reading import Source
 from gateway.config.shape import all_paths
 from gateway.config.taking_effect import TAKES_EFFECT, changed_paths, takes_effect, with_paths
 from gateway.reloading import Reload, Reloads
+from gateway.wiring.assembling import build_daemon
+from gateway.wiring.surroundings import Surroundings
 from tests.fakes.clock import FakeClock
 
 WHOLE = """\
@@ -183,17 +185,20 @@ def test_nobody_can_take_over_what_needs_a_start(house: House) -> None:
         house.reloads.looked_at("model.name")
 
 
+def leaves() -> set[str]:
+    """The keys that hold a value."""
+    paths = set(all_paths(Config))
+    return {p for p in paths if not any(other.startswith(p + ".") for other in paths)}
+
+
 def test_every_key_is_in_the_table() -> None:
-    leaves = set(all_paths(Config))
-    leaves = {p for p in leaves if not any(other.startswith(p + ".") for other in leaves)}
-    sections = set(all_paths(Config)) - leaves
     missing = {
         path
-        for path in leaves
+        for path in leaves()
         if not any(path == entry or path.startswith(entry + ".") for entry in TAKES_EFFECT)
     }
     assert not missing, "say in gateway/config/taking_effect.py when it takes effect"
-    assert set(TAKES_EFFECT) <= leaves | sections
+    assert set(TAKES_EFFECT) <= set(all_paths(Config))
     needless = {e for e, when in TAKES_EFFECT.items() if _without(e) == when}
     assert not needless
 
@@ -203,6 +208,19 @@ def _without(entry: str) -> str | None:
     while parent and parent not in TAKES_EFFECT:
         parent = parent.rpartition(".")[0]
     return TAKES_EFFECT[parent] if parent else None
+
+
+async def test_the_daemon_takes_over_what_the_table_says(tmp_path: Path) -> None:
+    env = {"POSTHOUSE_HOME": str(tmp_path)}
+    around = Surroundings(
+        find_home(env), Secrets(), env, only_console=True, set_up_log=lambda reading: None
+    )
+    made = await build_daemon(Config(), around)
+    reloads = made._parts.reloads
+    assert reloads is not None
+    promised = {path for path in leaves() if takes_effect(path) == "reload"}
+    await made._parts.store.close()
+    assert not {path for path in promised if not reloads.is_taken_over(path)}
 
 
 def test_the_paths_of_what_differs() -> None:
