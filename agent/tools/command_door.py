@@ -46,7 +46,7 @@ def main() -> None:
         owner = workspaces.stat().st_uid
         if uid == 0 or uid != owner:
             raise Refused(f"user {uid} is not {owner}, whose workspaces these are")
-        _shut_in(workspaces, _place(), uid, gid)
+        _shut_in(workspaces, place_of(0), uid, gid)
     except (OSError, ValueError, Refused) as exc:
         sys.stderr.write(f"a command is not run: {exc}\n")
         answer = {"error": "it could not be shut in, so it was not run; the service's log says why"}
@@ -66,11 +66,11 @@ def _hear_out() -> None:
         left -= len(piece)
 
 
-def _place() -> str:
+def place_of(connection: int) -> str:
     """The first line: the name of the folder in which the command may work."""
     line = b""
     while not line.endswith(b"\n"):
-        piece = os.read(0, 1)
+        piece = os.read(connection, 1)
         if not piece or len(line) > 255:
             raise Refused("no name of a folder came")
         line += piece

@@ -87,6 +87,7 @@ class LocalRunner:
 
     def __init__(self) -> None:
         self._threads = DaemonThreads(1, name="ending commands")
+        self._late: set[asyncio.Task[None]] = set()
 
     async def run(self, request: Request) -> Outcome:
         """As the port says."""
@@ -121,6 +122,9 @@ class LocalRunner:
             return
         log.warning("a command's end is not waited for", extra={"pid": process.pid})
         self._threads.submit(lambda: _end(process))
+        late = asyncio.get_running_loop().create_task(_bury(process), name="late end of a command")
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
@@ -129,6 +133,20 @@ def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+
+
+async def _bury(process: asyncio.subprocess.Process) -> None:
+    """Close what is open to it once it is over, or when the loop ends before that."""
+    try:
+        await process.wait()
+    finally:
+        transport = getattr(process, "_transport", None)
+        if transport is not None:
+            runner = transport.get_extra_info("subprocess")
+            if runner.returncode is None:
+                # Closing would kill it, and with that what it has started would outlive it.
+                runner.returncode = -signal.SIGKILL
+            transport.close()
 
 
 async def _is_over(process: asyncio.subprocess.Process) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from agent.approvals import Proposal, Ruling
 from agent.errors import ToolError
 from agent.ports import PatientTool, ToolContext, ToolResult
+from agent.tools import commands
 from agent.tools.command_runner import Kept, descendants
 from agent.tools.commands import RUNNER, CommandFailed, LocalRunner, Outcome, Request
 from agent.tools.shell import ShellTool, problem_with_command, readable, told
@@ -272,6 +274,28 @@ async def test_a_runner_that_is_hindered_is_ended_with_all_of_it(
 async def test_a_runner_that_is_killed_is_told(scene: Scene) -> None:
     with pytest.raises(ToolError, match="not known: its runner was ended"):
         await scene.run("kill -9 $PPID; sleep 0.1")
+
+
+def test_a_runner_that_ends_late_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine its end takes longer than anybody waits, and the loop may end first."""
+    monkeypatch.setattr(commands, "ENDING_SECONDS", 0.0)
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    async def run() -> None:
+        request = Request("echo $$ > pid; mv pid begun; trap '' TERM; sleep 60", tmp_path)
+        running = asyncio.ensure_future(LocalRunner().run(request))
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(run())
+    gc.collect()
+    assert lost == []
+    assert asyncio.run(gone(int((tmp_path / "begun").read_text())))
 
 
 async def test_what_is_left_running_ends_with_it(scene: Scene) -> None:
