@@ -11,6 +11,8 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 
+from agent.jobs import schedules
+from agent.jobs.nouns import Schedule
 from storage.turns import OPEN_STATES
 
 _log = logging.getLogger(__name__)
@@ -18,6 +20,7 @@ _log = logging.getLogger(__name__)
 RESTORED = "restored from a backup"
 _MARK = "copied_at"
 _CURSORS = "cursors_of_replaced"
+_A_MOMENT = 1e-3
 
 CursorRow = tuple[str, str, str, str]
 
@@ -74,9 +77,38 @@ def _end_all(db: sqlite3.Connection, now: float) -> dict[str, int]:
     waiting = db.execute(
         "UPDATE inbox SET state = 'answered' WHERE state IN ('new', 'claimed')"
     ).rowcount
+    missed = _miss_jobs(db, now)
     for table in ("leases", "previews", "restarts_awaited"):
         db.execute(f"DELETE FROM {table}")
-    return {"answers": answers, "turns": turns, "waiting_messages": waiting}
+    return {"answers": answers, "turns": turns, "waiting_messages": waiting, "missed_jobs": missed}
+
+
+def _miss_jobs(db: sqlite3.Connection, now: float) -> int:
+    """What was due since has run in the original, or nowhere; here it is told as missed."""
+    db.execute(
+        "UPDATE job_runs SET state = 'failed', reason = ?, ended_at = ? WHERE state = 'claimed'",
+        (RESTORED, now),
+    )
+    due = db.execute(
+        "SELECT id, kind, spec, timezone, anchor_at, next_run_at FROM jobs"
+        " WHERE state = 'active' AND origin <> 'house' AND next_run_at <= ?",
+        (now,),
+    ).fetchall()
+    for job_id, kind, spec, zone, anchor, first in due:
+        schedule = Schedule(kind, spec, zone)
+        gone = schedules.misses(schedule, first, now + _A_MOMENT, anchor, reason=RESTORED)
+        following = schedules.next_due(schedule, now, anchor)
+        if gone is not None:
+            db.execute(
+                "INSERT OR IGNORE INTO job_runs (job_id, due_at, until_at, count, state, reason,"
+                " claimed_at, ended_at) VALUES (?, ?, ?, ?, 'missed', ?, ?, ?)",
+                (job_id, gone.first_at, gone.last_at, gone.count, RESTORED, now, now),
+            )
+        state = "done" if following is None else "active"
+        db.execute(
+            "UPDATE jobs SET next_run_at = ?, state = ? WHERE id = ?", (following, state, job_id)
+        )
+    return len(due)
 
 
 def _set(db: sqlite3.Connection, name: str, value: str) -> None:

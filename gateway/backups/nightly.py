@@ -54,7 +54,7 @@ class Nightly:
         clock: Clock,
         in_thread: InThread,
         *,
-        keep: int,
+        keep: int = 7,
         also: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         """``also``: files in the home of which only plugins know."""
@@ -62,7 +62,8 @@ class Nightly:
         self._tools = tools
         self._clock = clock
         self._in_thread = in_thread
-        self._keep = keep
+        self.keep = keep
+        """So many of the newest ones; the configuration may change it."""
         self._also = also
 
     async def run(self) -> str:
@@ -79,7 +80,7 @@ class Nightly:
         except PosthouseError as exc:
             log.warning("no backup was made: %s", exc)
             raise
-        gone = await self._in_thread(partial(rotate, self._home, self._keep), "backup")
+        gone = await self._in_thread(partial(rotate, self._home, self.keep), "backup")
         extra = {"path": str(made.backup.path), "bytes": made.backup.bytes, "taken_away": gone}
         log.info("backup", extra=extra)
         if made.left_out:

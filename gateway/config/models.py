@@ -17,7 +17,7 @@ from gateway.config.answering import (
     Tools,
 )
 from gateway.config.jobs import ConfiguredJob, JobList, JobTarget
-from gateway.config.running import Budget, Logging, Plugins, Sessions
+from gateway.config.running import Backup, Budget, Logging, Plugins, Sessions
 from gateway.config.talking import (
     Console,
     Discord,
@@ -31,6 +31,7 @@ from gateway.config.values import Ids, PlainIds, Section, plain_id
 
 __all__ = [
     "Agent",
+    "Backup",
     "Budget",
     "CacheTtl",
     "Compression",
@@ -74,6 +75,7 @@ class Config(Section):
     """A name such as Europe/Berlin; null: the system's."""
     console: Console = Console()
     sessions: Sessions = Sessions()
+    backup: Backup = Backup()
     auxiliary: dict[str, SideTask] = {}
     """Side tasks by their names; what is not set for one is as for compression."""
     memory: Memory = Memory()

@@ -57,6 +57,7 @@ TAKES_EFFECT: dict[str, When] = {
     "timezone": "reload",
     "console": "restart",
     "sessions": "reload",
+    "backup": "reload",
     "auxiliary": "restart",
     "memory": "restart",
     "plugins": "restart",

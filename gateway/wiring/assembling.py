@@ -64,6 +64,7 @@ from gateway.wiring.platforms import (
     pairing_platforms,
 )
 from gateway.wiring.reloading import say_who_takes_over
+from gateway.wiring.store_care import Night
 from gateway.wiring.surroundings import Surroundings
 from gateway.wiring.talking import (
     Erasing,
@@ -113,6 +114,7 @@ async def build_daemon(
         plugins = await _plugins(config, around, clock, store)
         platforms = await build_platforms(config, around, clock, store, files, plugins)
         loader = PictureLoader(files)
+        night = Night(around.home, opened, clock, config)
         model = build_model(config, around.secrets, clock, loader)
         return assemble(
             config,
@@ -125,7 +127,8 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
-            house_makers=[retention(store, clock, files)],
+            house_makers=[retention(store, clock, files), *night.makers()],
+            night=night,
             erasing=partial(build_desk, leavings_of(around.home, opened, files), loader.forget),
             census=opened.census,
             plugins=plugins,
@@ -151,6 +154,7 @@ def assemble(
     erasing: Erasing | None = None,
     house_makers: Sequence[HouseMaker] = (),
     census: TakeCensus | None = None,
+    night: Night | None = None,
     plugins: Plugins | None = None,
     servers: ServerPlan | None = None,
 ) -> Daemon:
@@ -232,7 +236,7 @@ def assemble(
             metrics=books.metrics,
             warm_up=partial(_warm_up, model, answering, tidy_files),
             overview=overview,
-            details=report.details,
+            details=night.details(report.details) if night is not None else report.details,
             take_in=take_in,
             pairing=PairingOffice(
                 store,
@@ -256,6 +260,7 @@ def assemble(
                 *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
                 *([mcp.start] if mcp is not None else []),
                 jobs.run,
+                *(night.beside() if night is not None else []),
             ],
         )
     )

@@ -44,7 +44,7 @@ def build_jobs(
     async def changed(config: Config) -> None:
         runner.keep_again()
 
-    ground.reloads.on(("jobs", "timezone", "sessions"), changed)
+    ground.reloads.on(("jobs", "timezone", "sessions", "backup"), changed)
     return runner
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+from agent.jobs.nouns import Schedule
 from agent.llm.background import in_daemon_thread
 from agent.ports import Clock
 from gateway.backups.nightly import Nightly
 from gateway.backups.shelf import folder_of, within
 from gateway.config.environment import Home
+from gateway.config.models import Config
+from gateway.jobs.house import HouseJob, HouseMaker
 from gateway.store_care import Found, StoreCare
 from gateway.wiring.backups import store_tools
 from storage.store import SqlStore
@@ -41,6 +44,52 @@ class FileOfStore:
 
     def idle_seconds(self) -> float:
         return self._store.idle_seconds
+
+
+NIGHTLY_BACKUP = "backup"
+UPKEEP = "upkeep"
+UPKEEP_AT = "50 3 * * *"
+"""By the clock on the wall: behind the backup, and behind what deletes by age and leaves room."""
+
+
+class Night:
+    """What is done for the store at night, as jobs of the house, and once after a start."""
+
+    def __init__(self, home: Home, store: SqlStore, clock: Clock, config: Config) -> None:
+        self._store = store
+        self._on = config.backup.enabled
+        self._care = build_care(home, store, clock)
+        self._nightly = build_nightly(home, clock, keep=config.backup.keep)
+
+    def makers(self) -> list[HouseMaker]:
+        """For the house's jobs."""
+        return [self._backup, self._upkeep]
+
+    def beside(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """What runs beside everything else, once."""
+        return [self._care.at_start, *([self._nightly.make_up] if self._on else [])]
+
+    def details(self, others: Callable[[], dict[str, str]]) -> Callable[[], dict[str, str]]:
+        """For `status`: what is not whole, in front of everything else."""
+
+        def told() -> dict[str, str]:
+            remark = self._care.remark
+            # What stops all writing is told by the store itself.
+            if remark is None or self._store.trouble() is not None:
+                return others()
+            return {"DATABASE": remark, **others()}
+
+        return told
+
+    def _backup(self, config: Config, zone: str) -> HouseJob | None:
+        self._nightly.keep = config.backup.keep
+        if not config.backup.enabled:
+            return None
+        schedule = Schedule("cron", f"0 {config.backup.hour} * * *", zone)
+        return HouseJob(NIGHTLY_BACKUP, schedule, self._nightly.run)
+
+    def _upkeep(self, config: Config, zone: str) -> HouseJob:
+        return HouseJob(UPKEEP, Schedule("cron", UPKEEP_AT, zone), self._care.nightly)
 
 
 def build_care(home: Home, store: SqlStore, clock: Clock) -> StoreCare:
