@@ -233,7 +233,7 @@ class Overview:
                 {
                     **_whereabouts(key),
                     "conversation_id": turn.conversation_id if turn else None,
-                    "doing": view.running,
+                    "doing": "turn" if turn else view.running,
                     "seconds": _rounded(now - turn.began_at if turn else view.running_seconds),
                     "waiting": view.waiting,
                     "oldest_seconds": _rounded(view.oldest_seconds),

@@ -1,0 +1,216 @@
+"""The overview: numbers of a gateway at work, also where the store is silent; and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.census import Census
+from agent.errors import StoreUnavailable
+from agent.messages import Draft
+from agent.ports import Usage
+from agent.prices import price_table
+from gateway.crashes.runs import recorded
+from gateway.crashes.shelf import CrashShelf
+from gateway.monitoring.metrics import Metrics
+from gateway.monitoring.overview import Overview
+from gateway.monitoring.sources import JobFacts, Sources
+from gateway.monitoring.stalls import LoopWatch
+from gateway.monitoring.turn_board import PastTurn, TurnBoard
+from gateway.monitoring.upkeep_metrics import upkeep_metrics
+from gateway.platforms.contract import PlatformState
+from gateway.supervisor import Supervisor
+from tests.fakes.clock import FakeClock
+from tests.fakes.exposition import read_exposition
+from tests.fakes.platform import FakePlatform, inbound
+from tests.unit.gateway.rig import Rig, said
+
+SECRET_WORDS = "what nobody else may read"
+
+
+class Scene:
+    """A gateway on fakes, looked at."""
+
+    def __init__(self, clock: FakeClock, home: Path, **more: Any) -> None:
+        self.rig = Rig(clock)
+        self.metrics = Metrics(clock, price_table())
+        self.board = TurnBoard(clock)
+        self.supervisor = Supervisor([FakePlatform(name="fake")], self.rig.intake, clock)
+        self.trouble: str | None = None
+        self.watch = LoopWatch()
+        fields: dict[str, Any] = {
+            "home": home,
+            "database": home / "state.db",
+            "clock": clock,
+            "zone": lambda: UTC,
+            "console": "console",
+            "supervisor": self.supervisor,
+            "lanes": self.rig.lanes,
+            "metrics": self.metrics,
+            "board": self.board,
+            "store_trouble": lambda: self.trouble,
+            "loop_watch": self.watch,
+        }
+        self.overview = Overview(Sources(**{**fields, **more}))
+
+
+def census(found: Census) -> Callable[[float, float], Awaitable[Census]]:
+    async def take(now: float, day_began_at: float) -> Census:
+        assert now - day_began_at <= 86_400
+        return found
+
+    return take
+
+
+async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
+    now = clock.now()
+    found = Census(
+        inbox_new=2, inbox_oldest_at=now - 30, owed=1, owed_oldest_at=now - 9, turns={"done": 4}
+    )
+
+    async def jobs() -> JobFacts:
+        return JobFacts(active=2, next_at=now + 60, failed=1)
+
+    (tmp_path / "state.db").write_bytes(b"x" * 5000)
+    (tmp_path / "state.db-wal").write_bytes(b"x" * 700)
+    CrashShelf(tmp_path, str, clock.now).stacks("it fell over", "frames")
+    with recorded(tmp_path, clock.now):
+        pass
+    with recorded(tmp_path, clock.now):
+        pass
+    scene = Scene(
+        clock,
+        tmp_path,
+        census=census(found),
+        jobs=jobs,
+        backups=lambda: [(now - 3600, 4000), (now - 90_000, 3000)],
+    )
+    gate = asyncio.Event()
+
+    async def script(*_: object) -> Draft:
+        await gate.wait()
+        return said("done")
+
+    scene.rig.loop.scripts[SECRET_WORDS] = script
+    await scene.rig.intake.receive(inbound(SECRET_WORDS, message_id="1"))
+    await scene.rig.loop.started(SECRET_WORDS)
+    await scene.rig.intake.receive(inbound("and more", message_id="2"))
+    await clock.advance(12)
+    scene.overview.settled()
+    status, top = await scene.overview.status(), await scene.overview.top()
+    text = json.dumps([status, top])
+    assert SECRET_WORDS not in text
+    assert "and more" not in text
+    assert status["lanes"]["running"] == 1
+    assert status["lanes"]["longest_running_seconds"] == pytest.approx(12, abs=2)
+    assert status["queues"]["inbox_oldest_seconds"] == pytest.approx(42, abs=1)
+    assert status["queues"]["outbox_oldest_seconds"] == pytest.approx(21, abs=1)
+    assert status["today"] == {"turns": {"done": 4}, "compressions": 0}
+    assert (status["jobs"]["active"], status["jobs"]["failed"]) == (2, 1)
+    assert status["database"] == {"bytes": 5000, "wal_bytes": 700, "trouble": None}
+    assert (status["backups"]["count"], status["backups"]["newest_bytes"]) == (2, 4000)
+    assert status["runs"]["cut_off"] == 1
+    assert status["crashes"]["newest"]["what"] == "it fell over"
+    assert status["memory"]["grown_bytes"] is not None
+    (row,) = top["rows"]
+    assert (row["platform"], row["doing"], row["waiting"]) == ("fake", "message", 1)
+    gate.set()
+    await scene.rig.settle()
+    assert (await scene.overview.top())["rows"] == []
+
+
+async def test_a_store_that_is_silent_holds_nobody_up(clock: FakeClock, tmp_path: Path) -> None:
+    async def fail(now: float, day_began_at: float) -> Census:
+        raise StoreUnavailable("the disk is full")
+
+    scene = Scene(clock, tmp_path, census=fail)
+    status = await scene.overview.status()
+    assert status["queues"] is None
+    assert status["today"] is None
+    assert "the disk" not in json.dumps(status)
+
+
+async def test_what_is_not_known_any_more_is_not_told(clock: FakeClock, tmp_path: Path) -> None:
+    answers = [Census(inbox_new=7)]
+
+    async def once(now: float, day_began_at: float) -> Census:
+        if not answers:
+            raise StoreUnavailable("gone")
+        return answers.pop()
+
+    scene = Scene(clock, tmp_path, census=once)
+    assert (await scene.overview.status())["queues"]["inbox"] == 7
+    assert (await scene.overview.status())["queues"] is None
+
+
+async def test_ready_while_nothing_can_be_reached(clock: FakeClock, tmp_path: Path) -> None:
+    """A network that is down at the start is no reason to end, but nobody is served either."""
+    scene = Scene(clock, tmp_path)
+    (charge,) = scene.supervisor._charges
+    scene.supervisor._set(charge, PlatformState.RETRYING, "no route")
+    assert scene.overview.readiness(started=True).state == "degraded"
+    await clock.advance(61)
+    found = scene.overview.readiness(started=True)
+    assert not found.ready
+    assert found.reasons == ("fake retrying for 61 s: no route",)
+    scene.supervisor._set(charge, PlatformState.RUNNING, "")
+    assert scene.overview.readiness(started=True).state == "ready"
+    scene.trouble = "the disk is full"
+    assert not scene.overview.readiness(started=True).ready
+
+
+def test_turns_on_the_board(clock: FakeClock) -> None:
+    from gateway.logs import about
+
+    board = TurnBoard(clock)
+    usage = Usage(10, 5, cache_read_tokens=90)
+    with about(turn_id="t_1"), board.shown("t_1", "c_1", "key", "fake"):
+        board.asked(usage)
+        board.asked(usage)
+        (turn,) = board.running()
+        assert (turn.requests, turn.prompt_tokens, turn.output_tokens) == (2, 100, 10)
+        with about(turn_id="t_other"):
+            board.asked(usage)  # of no turn that is shown
+        assert turn.requests == 2
+    assert board.running() == []
+    for number in range(100):
+        board.over(PastTurn(float(number), "fake", "c", "done", 1.0, 1, 0, 0, 1, 0, 1))
+    assert len(board.recent()) == 20
+    assert board.recent()[0].ended_at == 99.0
+
+
+async def test_metrics_can_be_read_whatever_is_known(clock: FakeClock, tmp_path: Path) -> None:
+    reloads = {"taken over": 3, "refused": 1}
+    now = clock.now()
+    found = Census(inbox_new=1, inbox_oldest_at=now - 5, in_doubt=2)
+
+    async def jobs() -> JobFacts:
+        return JobFacts(active=2, next_at=now + 60)
+
+    scene = Scene(clock, tmp_path, census=census(found), jobs=jobs, backups=lambda: [(now - 60, 5)])
+    scene.metrics.add(upkeep_metrics(scene.overview, scene.watch, lambda: reloads))
+    before = read_exposition(scene.metrics.text())
+    assert before["posthouse_inbox_waiting"].samples == {}
+    assert before["posthouse_event_loop_lag_seconds"].samples == {}
+    await scene.overview.refresh()
+    after = read_exposition(scene.metrics.text())
+
+    def value(name: str, **labels: str) -> float:
+        return after[name].samples[(name, tuple(sorted(labels.items())))]
+
+    assert value("posthouse_inbox_waiting") == 1
+    assert value("posthouse_inbox_oldest_seconds") == 5
+    assert value("posthouse_outbox_oldest_seconds") == 0
+    assert value("posthouse_outbox_in_doubt") == 2
+    assert value("posthouse_jobs_active") == 2
+    assert value("posthouse_job_next_timestamp_seconds") == now + 60
+    assert value("posthouse_backup_age_seconds") == 60
+    assert value("posthouse_reloads_total", outcome="refused") == 1
+    assert value("posthouse_database_bytes", part="wal") == 0
+    assert value("posthouse_starts") == 0
