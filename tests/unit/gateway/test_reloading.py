@@ -13,7 +13,13 @@ from gateway.config.environment import Home, Secrets, find_home
 from gateway.config.models import Config
 from gateway.config.reading import Source
 from gateway.config.shape import all_paths
-from gateway.config.taking_effect import TAKES_EFFECT, changed_paths, takes_effect, with_paths
+from gateway.config.taking_effect import (
+    GATE_KEYS,
+    TAKES_EFFECT,
+    changed_paths,
+    takes_effect,
+    with_paths,
+)
 from gateway.reloading import Reload, Reloads
 from gateway.wiring.assembling import build_daemon
 from gateway.wiring.surroundings import Surroundings
@@ -244,3 +250,14 @@ def test_the_paths_of_what_differs() -> None:
     assert mixed.telegram.allow_from == []
     assert takes_effect("telegram.webhook.port") == "restart"
     assert list(mixed.agent.tools.mcp) == ["x"]
+
+
+def test_the_documentation_names_every_entry_of_the_table() -> None:
+    text = (Path(__file__).parents[3] / "docs/configuration.md").read_text(encoding="utf-8")
+    at_once, _, later = text.partition("At once, or with the next turn:")[2].partition(
+        "With the next start: "
+    )
+    later = later.partition("\n\n")[0]
+    for entry, when in TAKES_EFFECT.items():
+        if entry not in GATE_KEYS:
+            assert f"`{entry}`" in (later if when == "restart" else at_once), entry
