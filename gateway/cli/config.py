@@ -12,6 +12,7 @@ import yaml
 from agent.errors import ConfigError
 from gateway.cli import exits
 from gateway.cli.output import out, plain
+from gateway.cli.status import ask_daemon
 from gateway.config.doubts import doubts_about
 from gateway.config.environment import (
     Home,
@@ -24,9 +25,8 @@ from gateway.config.environment import (
     read_secrets,
     unguarded,
 )
-from gateway.config.loading import Loaded, load, load_config
+from gateway.config.loading import Loaded, load
 from gateway.config.models import Config, unavailable
-from gateway.control import ask, socket_path
 
 if TYPE_CHECKING:
     from gateway.wiring.surroundings import Surroundings
@@ -79,17 +79,8 @@ def _show(loaded: Loaded, home: Home, secrets: Secrets, name: str, *, as_json: b
 def _reload(arguments: argparse.Namespace) -> int:
     """Have the running daemon read everything again, and say what came of it."""
     env = environment()
-    home = find_home(env)
-    try:
-        config, _ = load_config(find_config_file(arguments.config, home), env)
-        configured, broken = config.gateway.control_socket, None
-    except ConfigError as exc:
-        configured, broken = None, exc
-    socket = socket_path(configured, home.path, env)
-    answer = ask(socket, {"op": "reload"}, seconds=RELOAD_SECONDS)
+    answer = ask_daemon(find_home(env), arguments.config, env, "reload", seconds=RELOAD_SECONDS)
     if answer is None:
-        if broken is not None:
-            raise broken
         out("not running: the configuration is read at the start")
         return exits.FAILED
     if "error" in answer:  # a gateway of another version, or of a test

@@ -16,7 +16,7 @@ from gateway.cli.output import out, plain, table
 from gateway.cli.overview_text import lines, state_of
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
-from gateway.control import ask, socket_path
+from gateway.control import ANSWER_SECONDS, ask, socket_path
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ask_daemon(
-    home: Home, config_file: str | None, env: Mapping[str, str], operation: str
+    home: Home,
+    config_file: str | None,
+    env: Mapping[str, str],
+    operation: str,
+    *,
+    seconds: float = ANSWER_SECONDS,
 ) -> dict[str, Any] | None:
     """What the daemon of this home answers; None: it does not run.
 
@@ -56,11 +61,11 @@ def ask_daemon(
     try:
         config, _ = load_config(find_config_file(config_file, home))
     except ConfigError:
-        answer = ask(_socket(None, home, env), request)
+        answer = ask(_socket(None, home, env), request, seconds=seconds)
         if answer is None:
             raise
         return answer
-    return ask(_socket(config.gateway.control_socket, home, env), request)
+    return ask(_socket(config.gateway.control_socket, home, env), request, seconds=seconds)
 
 
 def as_text(answer: dict[str, Any], reason: str, now: float) -> str:
