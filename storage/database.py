@@ -72,6 +72,10 @@ MOVED = (
     "the database file was moved, removed or replaced under this process; put it back where it was"
     " and everything that waits is stored"
 )
+LOG_REMOVED = (
+    "the database's log was removed or replaced under this process. All that was stored is in the"
+    " database; start posthouse again"
+)
 MERGE_INDEX = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
 _MERGE_AFTER = 4
 """Texts; the merging of fewer is not worth a statement."""
@@ -207,12 +211,17 @@ class Writer:
         ids: IdSource,
         estimate: Callable[[Message], int],
         in_place: Callable[[], bool],
+        log_in_place: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``in_place``: is the file at the path still the one that was opened?"""
+        """``in_place``: is the file at the path still the one that was opened?
+
+        ``log_in_place``: and its log? What is written into one without a name is lost.
+        """
         self._clock = clock
         self._ids = ids
         self._estimate = estimate
         self._in_place = in_place
+        self._log_in_place = log_in_place
         self._loop = asyncio.get_running_loop()
         self._burst: list[Call] = []
         """Asked for in this turn of the loop, not handed over yet."""
@@ -286,7 +295,20 @@ class Writer:
 
     def _refusal(self) -> str | None:
         """Why nothing may be written; asked on both sides."""
-        return self._condemned or (None if self._in_place() else MOVED)
+        if self._condemned is not None:
+            return self._condemned
+        if not self._in_place():
+            return MOVED
+        return None if self._log_in_place() else LOG_REMOVED
+
+    def _refuse_if_need_be(self, connection: sqlite3.Connection) -> None:
+        """On the thread, before anything is written."""
+        refusal = self._refusal()
+        if refusal is LOG_REMOVED:
+            # It is still ours to read: what it holds goes into the database while that is so.
+            _check_point(connection, "PASSIVE")
+        if refusal is not None:
+            raise StoreUnavailable(refusal)
 
     async def stop(self) -> None:
         """Take no more calls, finish those that wait, and let the thread go."""
@@ -348,8 +370,7 @@ class Writer:
         """One transaction. Whatever goes wrong with the database goes wrong for all of them."""
         index_damaged = tx.index_damaged
         try:
-            if (refusal := self._refusal()) is not None:
-                raise StoreUnavailable(refusal)
+            self._refuse_if_need_be(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 self._run_calls(connection, tx, group)
@@ -378,8 +399,7 @@ class Writer:
     def _run_outside(self, connection: sqlite3.Connection, call: Call) -> None:
         """It changes nothing that was stored, so its failure says nothing of what comes next."""
         try:
-            if (refusal := self._refusal()) is not None:
-                raise StoreUnavailable(refusal)
+            self._refuse_if_need_be(connection)
             call.result = call.function(connection, *call.arguments)
         except BaseException as exc:  # noqa: BLE001 - border of the thread, as in `_run_group`
             _roll_back(connection)

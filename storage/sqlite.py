@@ -24,6 +24,7 @@ from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
 from storage.archive import A, SqlArchive, T
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
+from storage.in_place import same_file, same_log
 from storage.migrate import check_version, migrate, shipped
 from storage.restored import settle
 from storage.store import SqlStore
@@ -238,7 +239,13 @@ async def open_store(
         for connection in reversed(opened):
             await connection.close()
         raise
-    writer = Writer(clock=clock, ids=ids, estimate=estimate, in_place=_same_file(path))
+    writer = Writer(
+        clock=clock,
+        ids=ids,
+        estimate=estimate,
+        in_place=same_file(path),
+        log_in_place=same_log(path),
+    )
     return SqlStore(
         SqliteWriting(writing, writer),
         *(SqliteReading(reader) for reader in opened[1:]),
@@ -289,18 +296,3 @@ def _make_private(path: Path | str) -> None:
         return
     except OSError as exc:
         raise StoreUnavailable(f"the database can not be made: {exc}") from exc
-
-
-def _same_file(path: Path | str) -> Callable[[], bool]:
-    """A check that the file at the path is still the one that was opened."""
-    path = os.path.abspath(path)
-    opened = os.stat(path)
-
-    def check() -> bool:
-        try:
-            now = os.stat(path)
-        except OSError:
-            return False
-        return (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
-
-    return check

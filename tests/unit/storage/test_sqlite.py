@@ -9,6 +9,7 @@ import gc
 import inspect
 import logging
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -267,6 +268,27 @@ async def test_a_file_swapped_under_the_process_is_noticed(path: Path, store: Sq
     path.unlink()
     path.with_name("moved.db").rename(path)
     await begin(store)
+
+
+async def test_a_log_removed_under_the_process_loses_nothing(
+    path: Path, store: SqlStore, clock: FakeClock, ids: SequentialIds
+) -> None:
+    """What is written into a file without a name is gone with the process."""
+    loaded = await talk(store, said("x"))
+    log = path.with_name(f"{path.name}-wal")
+    assert log.stat().st_size
+    log.unlink()
+    assert "log was removed" in (store.trouble() or "")
+    with pytest.raises(StoreUnavailable, match="start posthouse again"):
+        await begin(store)
+    again = path.with_name("copied.db")
+    shutil.copyfile(path, again)  # as after a kill: no log any more
+    await store.close()
+    for file in (path, again):
+        opened = await open_store(file, clock=clock, ids=ids)
+        assert await opened.load(loaded.session.id) == loaded
+        assert opened.trouble() is None
+        await opened.close()
 
 
 async def test_what_was_acknowledged_is_there_for_the_next_process(
