@@ -90,10 +90,9 @@ def _entry(view: JobView, now: float) -> str:
     job = view.job
     asks = "asks me: " if job.action.kind == "prompt" else ""
     rhythm = "" if job.schedule.kind == "once" else f" ({telling.rhythm(job.schedule)})"
-    lines = [f"{job.number}. {asks}{job.name}{rhythm}", f"    {_next(job, now)}"]
-    if view.last is not None:
-        lines.append(f"    last {_last(view.last, job.schedule.zone, now)}")
-    return "\n".join(lines)
+    last = f"; last {_last(view.last, job.schedule.zone, now)}" if view.last is not None else ""
+    # "3." would begin a list, which counts by itself.
+    return f"{job.number}: {asks}{job.name}{rhythm}\n↳ {_next(job, now)}{last}"
 
 
 def _next(job: Job, now: float) -> str:

@@ -6,6 +6,7 @@ from datetime import tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+_UTC = ("Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu")
 _NAMELESS = ("local", "", None)
 """Keys of zones that were read from a file (`gateway.config.environment.local_zone`)."""
 
@@ -27,7 +28,7 @@ def name_of(
         return "UTC"  # `datetime.UTC`: the system has none
     for name in (_linked(localtime), _written(timezone)):
         if name and _is_zone(name):
-            return name
+            return "UTC" if name in _UTC else name
     return "UTC"
 
 

@@ -146,20 +146,18 @@ async def test_the_list_has_ten_to_a_page_and_says_how_it_goes(rig: Rig) -> None
         await rig.jobs.add(PLACE, Schedule("cron", f"{n} 9 * * *", "UTC"), Action("text", f"t{n}"))
     await rig.jobs.add(PLACE, Schedule("once", "2028-01-01T09:00:00", "UTC"), Action("prompt", "x"))
     first = await say(rig, "/jobs")
-    assert first.startswith(
-        "Set here, page 1 of 2:\n1. t1 (every day at 09:01)\n    next Fri 15 Jan"
-    )
-    assert "\n10. t10" in first
-    assert "\n11. t11" not in first
+    assert first.startswith("Set here, page 1 of 2:\n1: t1 (every day at 09:01)\n↳ next Fri 15 Jan")
+    assert "\n10: t10" in first
+    assert "\n11: t11" not in first
     assert "/jobs 2 shows more" in first
     second = await say(rig, "/jobs 2")
-    assert "11. t11" in second
-    assert "12. asks me: x\n    next Sat 1 Jan 2028 09:00 UTC, in 351 days" in second
+    assert "11: t11" in second
+    assert "12: asks me: x\n↳ next Sat 1 Jan 2028 09:00 UTC, in 351 days" in second
     assert await say(rig, "/jobs 3") == texts.PAST_THE_END
     assert await say(rig, "/jobs pause #2") == (
         "Job 2 is paused: t2. /jobs resume 2 lets it go on."
     )
-    assert "2. t2 (every day at 09:02)\n    paused" in await say(rig, "/jobs")
+    assert "2: t2 (every day at 09:02)\n↳ paused" in await say(rig, "/jobs")
     assert (await say(rig, "/jobs resume 2")).startswith("Job 2 goes on: t2. Next Fri 15 Jan 09:02")
     for wrong in ("cancel", "cancel x", "what is this", "cancel 1 2", "0", "cancel -1"):
         assert await say(rig, f"/jobs {wrong}") == texts.JOBS_USAGE
@@ -172,7 +170,7 @@ async def test_in_a_group_a_job_is_its_owners_and_the_admins(clock: FakeClock, s
     await say(rig, "/remind tomorrow 9:00 buy milk", **theirs)
     await say(rig, "/remind tomorrow 10:00 cake", **GROUP)
     assert (await kept(rig))[0][1] == "⏰ Ann B: buy milk"
-    assert "1. buy milk" in await say(rig, "/jobs", **theirs)
+    assert "1: buy milk" in await say(rig, "/jobs", **theirs)
     for verb in ("pause", "resume", "cancel"):
         assert await say(rig, f"/jobs {verb} 2", **theirs) == texts.NOT_YOURS
     assert "is paused" in await say(rig, "/jobs pause 1", **theirs)
@@ -249,6 +247,8 @@ def test_the_zone_of_the_system_has_a_name(tmp_path: Path) -> None:
     assert name_of(local_zone({}, copy), copy, written) == "UTC"
     written.write_text("Europe/Vienna\n")
     assert name_of(local_zone({}, copy), copy, written) == "Europe/Vienna"
+    written.write_text("Etc/UTC\n")
+    assert name_of(local_zone({}, copy), copy, written) == "UTC"
     assert name_of(local_zone({}, tmp_path / "none"), link, written) == "UTC"
 
 
