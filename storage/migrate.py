@@ -56,6 +56,14 @@ def check_version(connection: sqlite3.Connection, newest: int) -> int:
     return int(version)
 
 
+def first_applied(connection: sqlite3.Connection) -> float | None:
+    """When the database was made; None: there is nothing in it."""
+    if check_version(connection, shipped()[-1].version) == 0:
+        return None
+    (first,) = connection.execute("SELECT min(applied_at) FROM schema_migrations").fetchone()
+    return None if first is None else float(first)
+
+
 def migrate(connection: sqlite3.Connection, now: float) -> list[str]:
     """Bring the database up to date and give back the names of the files applied.
 

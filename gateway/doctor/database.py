@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterable
 
@@ -17,6 +18,7 @@ CHECK_SECONDS = 3.0
 _DAY = 86_400
 OLD_BACKUP_DAYS = 8
 """The daemon makes one a day; a week without is no accident any more."""
+_YOUNG_SECONDS = 2 * _DAY
 _RESTORE = "put the newest backup back: `posthouse restore` (docs/backups.md)"
 
 
@@ -27,16 +29,17 @@ def look(ground: Ground) -> Iterable[Finding]:
     if not file.exists():
         said.note("there is none yet; the first start makes it")
         return said.findings
+    begun = None
     try:
         if _of_ours(said, ground):
-            _sound(said, ground)
+            begun = _sound(said, ground)
     except PermissionError:
         said.problem(f"{file} can not be read", "ask as the user that the gateway runs as, or root")
         return said.findings
     except (sqlite3.Error, OSError) as exc:
         said.problem(f"{file} can not be opened: {exc}", _RESTORE)
     _sizes(said, ground)
-    _backups(said, ground)
+    _backups(said, ground, begun)
     return said.findings
 
 
@@ -63,23 +66,27 @@ def _of_ours(said: Said, ground: Ground) -> bool:
     return True
 
 
-def _sound(said: Said, ground: Ground) -> None:
+def _sound(said: Said, ground: Ground) -> float | None:
+    """When it was made, as far as it can tell."""
     # Inside: as above.
-    from gateway.wiring.stored_form import damage  # noqa: PLC0415
+    from gateway.wiring.stored_form import begun_at, damage  # noqa: PLC0415
 
+    begun = None
     with looked_into(ground.home.database, daemon_runs=ground.runs) as connection:
         if connection is None:
             said.note("a crash left a log beside it; the next start takes that in, nothing is lost")
-            return
+            return None
         with bounded(connection, CHECK_SECONDS) as over:
             lost, mendable = damage(connection)
             cut_off = over()
+        with contextlib.suppress(sqlite3.Error):  # where it is damaged
+            begun = begun_at(connection)
     if cut_off:
         said.note(
             f"it is too large to be checked in {CHECK_SECONDS:g} seconds",
             "`posthouse backup` reads all of it",
         )
-        return
+        return begun
     for line in lost:
         said.problem(f"it is damaged: {line}", _RESTORE)
     for line in mendable:
@@ -88,6 +95,7 @@ def _sound(said: Said, ground: Ground) -> None:
         )
     if not (lost or mendable):
         said.ok("it is sound")
+    return begun
 
 
 def _sizes(said: Said, ground: Ground) -> None:
@@ -101,12 +109,16 @@ def _sizes(said: Said, ground: Ground) -> None:
         )
 
 
-def _backups(said: Said, ground: Ground) -> None:
+def _backups(said: Said, ground: Ground, begun: float | None) -> None:
+    now = SystemClock().now()
     whole = [backup for backup in kept(ground.home) if backup.kind != "replaced"]
+    if not whole and begun is not None and 0 <= now - begun < _YOUNG_SECONDS:
+        said.note("there is no backup yet; the gateway makes one every night")
+        return
     if not whole:
         said.warning("there is no backup", "posthouse backup /a/folder/on/another/disk")
         return
-    days = (SystemClock().now() - whole[0].made_at) / _DAY
+    days = (now - whole[0].made_at) / _DAY
     text = f"the newest backup is {_age(days)} old: {whole[0].path}"
     if days > OLD_BACKUP_DAYS:
         said.warning(text, "posthouse backup /a/folder/on/another/disk; then see the log for why")

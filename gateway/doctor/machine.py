@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 
-from gateway.config.environment import local_zone
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
+from gateway.setup.zone import guessed
 
 SECONDS = 2.0
 
@@ -16,7 +16,7 @@ SECONDS = 2.0
 def look(ground: Ground) -> Iterable[Finding]:
     """Ask systemd, where there is one."""
     said = Said("clock")
-    zone = ground.config.timezone or str(getattr(local_zone(ground.env), "key", "") or "UTC")
+    zone = ground.config.timezone or guessed(ground.env)
     source = "timezone in config.yaml" if ground.config.timezone else "the system's"
     said.ok(f"times are in {zone} ({source})")
     said.findings += judged(time_facts(ground.env))

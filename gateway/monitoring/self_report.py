@@ -209,10 +209,14 @@ class SelfReport:
         if self._model == "offline":
             log.info(
                 "no model provider is configured: the built-in offline model answers; "
-                "set ANTHROPIC_API_KEY (or model.base_url) for a real one"
+                "`posthouse init` sets up a real one"
             )
         for line in self.remarks():
             log.warning(line)
+        self.say_who_may_talk(policies)
+
+    def say_who_may_talk(self, policies: Mapping[str, PlatformPolicy]) -> None:
+        """Into the log: at the start, and whenever it changes."""
         for name, policy in policies.items():
             log.info("who may talk", extra={"platform": name, "who": in_words(policy)})
             for line in warnings_of(name, policy):

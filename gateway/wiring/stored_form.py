@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from storage.job_health import JobHealth, job_health
-from storage.migrate import shipped
+from storage.migrate import first_applied, shipped
 from storage.upkeep import looked_over
 
 
@@ -19,6 +19,11 @@ def damage(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     found = looked_over(connection)
     lines = found.lines()
     return lines[: len(found.pages)], lines[len(found.pages) :]
+
+
+def begun_at(connection: sqlite3.Connection) -> float | None:
+    """When the file was made; None: it has nothing in it yet."""
+    return first_applied(connection)
 
 
 def how_jobs_fare(connection: sqlite3.Connection, now: float) -> JobHealth:

@@ -204,6 +204,13 @@ CASES = {
         lambda h: (h.home / "backups/one" / MANIFEST).unlink(),
         *("database", "warning", "no backup", "posthouse backup"),
     ),
+    "no backup yet": Case(
+        lambda h: (
+            (h.home / "backups/one" / MANIFEST).unlink(),
+            _rows(h, f"UPDATE schema_migrations SET applied_at = {time.time() - 60}"),
+        ),
+        *("database", "note", "no backup yet", ""),
+    ),
     "old backup": Case(_old_backup, "database", "warning", "30 days old", "posthouse backup"),
     "large log": Case(
         lambda h: _log_of(h, 300 << 20), "database", "warning", "grown large", "fuser -v"
