@@ -23,8 +23,8 @@ from agent.ports import ModelRequest, ModelResponse, Usage
 NOTICE = (
     "No model provider is configured, so this is posthouse's built-in offline model. It keeps and "
     "looks up this conversation, tells the time and runs tools, but it does not understand what "
-    "you write. For a real model: `posthouse init` asks for a key (or set ANTHROPIC_API_KEY), then "
-    "start posthouse again."
+    "you write. For a real model: `posthouse init` asks for a key (or set ANTHROPIC_API_KEY, or "
+    "model.base_url in config.yaml); then start posthouse again."
 )
 HINTS = 'Try: "what time is it", "recall <words>", or "use <tool> {<arguments as JSON>}".'
 _SHORT_NOTICE = "(offline model: no provider is configured)"
