@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 from agent.forgetting import ForgetRequest, Holdings
@@ -81,8 +82,11 @@ def erase(tx: Transaction, owner: str) -> ForgetRequest:
     for conversation_id in found.shared:
         rest.clear_title(tx, owner, conversation_id)
     lists.silence(tx, gone)
-    for conversation_id, first in found.choice.first.items():
-        lists.go_on_behind(tx, conversation_id, first, gone)
+    for conversation_id in sorted({*found.shared, *found.around}):
+        uncovered = lists.uncover(tx, conversation_id)
+        first = min([*uncovered, found.choice.first.get(conversation_id, math.inf)], default=0)
+        if first < math.inf:
+            lists.go_on_behind(tx, conversation_id, int(first), gone | uncovered)
     for conversation_id in found.own:
         lists.empty_out(tx, conversation_id)
     rest.end_turns(tx, owner)

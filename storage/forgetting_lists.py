@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from agent.brought import OPENING, anew
 from agent.forgetting import ERASED_SUMMARY, TOMBSTONE, tombstone_of
-from agent.messages import Keep, without_thinking
+from agent.messages import Draft, Keep, Message, without_thinking
 from storage import changes, rows, sessions
-from storage.codec import ROW_COLUMNS, decode_row, dump_json
+from storage.codec import ROW_COLUMNS, decode_row, dump_json, encode
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.forgotten import Begun, Choice, Known, choose
+from storage.segment import UNINDEXED_TOOLS
 
 _OWN = (
     "SELECT c.id FROM conversations c WHERE c.owner = ?1 AND (c.session_key NOT LIKE '%,null]'"
@@ -32,8 +35,18 @@ _FORKS = (
     " SELECT id FROM reached ORDER BY id"
 )
 _ROWS = (
-    "SELECT m.id, m.kind, m.origin_id, m.session_id, m.id <= s.carried_row_id"
+    "SELECT m.id, m.kind, m.origin_id, m.session_id, m.id <= s.carried_row_id, m.tool_name"
     " FROM sessions s JOIN messages m ON m.session_id = s.id WHERE s.conversation_id = ?"
+)
+_AROUND = (
+    "SELECT id FROM conversations WHERE session_key <> '' AND session_key IN"
+    " (SELECT place FROM notes WHERE owner = ?1 UNION SELECT session_key FROM conversations"
+    "  WHERE id IN (SELECT value FROM json_each(?2))) ORDER BY rowid"
+)
+_BROUGHT = (
+    f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id IN"
+    " (SELECT id FROM sessions WHERE conversation_id = ?)"
+    " AND wire_content IS NOT NULL AND instr(wire_content, ?) > 0"
 )
 _IN = "(SELECT value FROM json_each(?))"
 _SILENCE = (
@@ -56,6 +69,8 @@ class Found:
     own_rows: int
     """What was said in them."""
     choice: Choice
+    around: tuple[str, ...]
+    """Others' conversations at the places of those and of their notes."""
 
     @property
     def shared(self) -> tuple[str, ...]:
@@ -75,14 +90,17 @@ def find(db: sessions.Reader, owner: str) -> Found:
         f" WHERE s.conversation_id IN {_IN} AND m.origin_id IS NULL AND m.kind IS NULL"
     )
     (own_rows,) = db.execute(count, (json.dumps(own),)).fetchone()
-    return Found(own, int(own_rows), choose(owner, turns, known))
+    choice = choose(owner, turns, known)
+    shared = json.dumps(sorted(choice.first))
+    around = [row[0] for row in db.execute(_AROUND, (owner, shared)) if row[0] not in own]
+    return Found(own, int(own_rows), choice, tuple(around))
 
 
 def _known(db: sessions.Reader, conversation_id: str) -> Iterator[Known]:
     replaced = _made_inside(db, conversation_id)
-    for row_id, kind, origin_id, session_id, carried in db.execute(_ROWS, (conversation_id,)):
+    for row_id, kind, origin_id, session_id, carried, tool in db.execute(_ROWS, (conversation_id,)):
         inside = any(low < row_id <= high for low, high in replaced.get(session_id, ()))
-        made = origin_id is None and (bool(carried) or inside)
+        made = origin_id is None and (bool(carried) or inside or tool in UNINDEXED_TOOLS)
         yield Known(row_id, conversation_id, kind, origin_id, made)
 
 
@@ -119,6 +137,27 @@ def silence(tx: Transaction, row_ids: Iterable[int]) -> None:
                 (stands["content"], dump_json(stands["tool_calls"]), tx.estimate(stands), row.id),
             )
         faultpoint("erase.silenced")
+
+
+def uncover(tx: Transaction, conversation_id: str) -> set[int]:
+    """Take off what rode in messages of others: notes of the place, memories; which rows it was.
+
+    Whose a note was can not be told any more. Those that are left are shown again.
+    """
+    found = tx.execute(_BROUGHT, (conversation_id, OPENING)).fetchall()
+    changed: set[int] = set()
+    for row in map(decode_row, found):
+        bare = anew(Draft(row.message, row.wire_content), "")
+        if bare.wire_content != row.wire_content:
+            columns, message, wire = encode(bare)
+            sent = message if wire is None else cast(Message, {**message, "content": wire})
+            tx.execute(
+                "UPDATE messages SET wire_content = ?, wire_is_json = ?, tokens = ? WHERE id = ?",
+                (*columns[3:5], tx.estimate(sent), row.id),
+            )
+            changed.add(row.id)
+        faultpoint("erase.uncovered")
+    return changed
 
 
 def _chunks(row_ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -22,7 +22,7 @@ class Known:
     kind: MessageKind | None
     origin_id: int | None
     made: bool = False
-    """Put into its list by a compression, whatever it calls itself."""
+    """Put into its list by a compression, whatever it calls itself; or found by a search."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from agent.brought import anew
 from agent.forgetting import Cleared, ForgetRequest, Holdings, tombstone_of
 from agent.mail import Address, OutboxDraft, OutboxItem
-from agent.messages import Keep, Row, wire_message, without_thinking
+from agent.messages import Draft, Keep, Row, wire_message, without_thinking
 from agent.sessions import CompressionState, Conversation
 from storage.codec import clean
 from storage.forgotten import Begun, Choice, Known, choose
@@ -16,6 +17,7 @@ from storage.memory_mailbox import MemoryMailbox
 from storage.memory_notes import MemoryNotes
 from storage.memory_pairings import MemoryPairings
 from storage.memory_tables import OPEN_STATES, MemoryTables, Segment, Turn
+from storage.segment import UNINDEXED_TOOLS
 from storage.silent import Heard, to_clear
 
 
@@ -115,6 +117,7 @@ class MemoryForgetting:
             for row in _everything(segment):
                 carried = row.id <= segment.carried_row_id
                 made = carried or any(low < row.id <= high for low, high in inside)
+                made = made or row.message.get("name") in UNINDEXED_TOOLS
                 origin = row.origin_id
                 yield Known(row.id, conversation_id, row.kind, origin, origin is None and made)
 
@@ -134,13 +137,17 @@ class MemoryForgetting:
         erased, own, choice = self.holdings(owner), self._own(owner), self._choice(owner)
         turns = self._turns(owner)
         self._mail.clear_answers(owner, {c.id for c in own}, self._jobs.said_for(owner))
-        for one, first in choice.first.items():
+        for one in choice.first:
             if self._tables.conversations[one].owner == owner or self._mail.titled(
                 owner, self._tables.conversations[one].session_key
             ):
                 self._untitle(one)
             self._silence(one, choice.row_ids)
-            self._go_on_behind(one, first, choice.row_ids)
+        for one in self._around(owner, {c.id for c in own}, choice):
+            uncovered = self._uncover(one)
+            if uncovered or one in choice.first:
+                first = min([*uncovered, *([choice.first[one]] if one in choice.first else [])])
+                self._go_on_behind(one, first, choice.row_ids | uncovered)
         for conversation in own:
             self._empty_out(conversation)
         for turn in turns:
@@ -162,6 +169,27 @@ class MemoryForgetting:
                 rows[:] = [
                     self._silenced(row) if gone is None or row.id in gone else row for row in rows
                 ]
+
+    def _around(self, owner: str, own: set[str], choice: Choice) -> list[str]:
+        """Others' conversations at the places of those and of their notes."""
+        every = self._tables.conversations
+        keys = {every[one].session_key for one in choice.first} | self._notes.places_of(owner)
+        around = {c.id for c in every.values() if c.session_key in keys - {""}}
+        return sorted((around | set(choice.first)) - own)
+
+    def _uncover(self, conversation_id: str) -> frozenset[int]:
+        """Take off what rode in messages of others; which rows it was."""
+        changed: set[int] = set()
+        for segment in self._tables.segments_of(conversation_id):
+            for rows in (segment.rows, segment.replaced, segment.taken_back):
+                for n, row in enumerate(rows):
+                    bare = anew(Draft(row.message, row.wire_content), "").wire_content
+                    if bare != row.wire_content:
+                        less = replace(row, wire_content=bare)
+                        tokens = self._tables.tokens(wire_message(less))
+                        rows[n] = replace(less, tokens=tokens)
+                        changed.add(row.id)
+        return frozenset(changed)
 
     def _silenced(self, row: Row) -> Row:
         bare = replace(row, message=tombstone_of(row.message, row.kind), wire_content=None)

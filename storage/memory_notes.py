@@ -46,6 +46,14 @@ class MemoryNotes:
             for note in notes.values()
         )
 
+    def places_of(self, owner: str) -> set[str]:
+        """Where this person has had something remembered."""
+        return {
+            place
+            for place, notes in self._notes.items()
+            if any(note.owner == owner for note in notes.values())
+        }
+
     def forget_person(self, owner: str) -> None:
         """Take away all of those."""
         self._last.pop(owner, None)

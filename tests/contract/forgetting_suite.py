@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.brought import fenced, onto
 from agent.forgetting import ERASED_SUMMARY, TOMBSTONE
 from agent.ledger import LedgerScope
 from agent.llm.validator import validate
@@ -194,6 +195,37 @@ class ForgettingContract:
         await forget(store)
         tip = await self._tip(store)
         assert await contents(store, tip.id) == [TOMBSTONE, "lion", "roar"]
+        await check_request(store, tip.id)
+
+    async def test_what_rode_in_messages_of_others_goes(self, store: Store) -> None:
+        await store.remember_note(GROUP, OWNER, "zebra")
+        lion = Draft({"role": "user", "content": "lion"})
+        brought = onto(lion, fenced("notes of this chat", "- n1: zebra"))
+        ticket = await begin(store, session_key=GROUP, owner=OTHER, message=brought)
+        await store.append(ticket, ticket.session_id, (thinking("roar"),))
+        await store.finish_turn(ticket, ticket.session_id, "done")
+        await forget(store)
+        for session in await store.lineage(ticket.session_id):
+            assert not speaks(await store.all_rows(session.id), "zebra")
+        tip = await self._tip(store)
+        rows = await store.active_rows(tip.id)
+        assert [row.message["content"] for row in rows] == ["lion", "roar"]
+        assert not speaks(rows, "signature")
+        await check_request(store, tip.id)
+
+    async def test_what_others_had_looked_up_goes(self, store: Store) -> None:
+        await in_group(store, OWNER, "zebra", said("stripes"))
+        looked = calls("fish")
+        looked.message["tool_calls"][0]["function"]["name"] = "recall"
+        found = answer("m1: zebra")
+        found.message["name"] = "recall"
+        await in_group(store, OTHER, "who said it?", looked, found, said("somebody"), n=1)
+        await forget(store)
+        tip = await self._tip(store)
+        assert not speaks(await store.active_rows(tip.id), "zebra")
+        assert (await contents(store, tip.id))[-4:] == [
+            "who said it?", "let me see", TOMBSTONE, "somebody",
+        ]  # fmt: skip
         await check_request(store, tip.id)
 
     async def test_a_group_that_was_not_concerned_goes_on_as_it_is(self, store: Store) -> None:

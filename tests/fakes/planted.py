@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from agent.brought import fenced, onto
 from agent.clock import RandomIds, SystemClock
 from agent.jobs.nouns import Action, JobDraft, JobPlace, Schedule
 from agent.llm.background import in_daemon_thread
@@ -152,7 +153,10 @@ async def _group_turn(store: Store, owner: str, text: str, answer: str, n: int) 
         n, address=at, session_key=GROUP, owner=owner, text=text, payload={"shared": True}
     )
     receipt = await store.accept(record)
-    said = Draft({"role": "user", "content": text})
+    # What is remembered in the group rides in everybody's messages.
+    said = onto(
+        Draft({"role": "user", "content": text}), fenced("notes of this chat", secret("brought"))
+    )
     ticket = await store.begin_turn(TurnOpening(GROUP, owner, (receipt.inbox_id,), said, PREFIX))
     blocks = [
         {"type": "thinking", "thinking": answer, "signature": "s"},

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent.brought import fenced, onto
 from agent.jobs.nouns import Action, Firing, JobPlace, Misses
 from agent.ledger import RequestEntry
 from agent.lineages import Answering
@@ -462,6 +463,9 @@ async def _in_use(store: Store) -> None:
     await in_group(store, OWNER, "zebra", calling("b"), result("b"), n=2)
     await in_group(store, OTHER, "lion", thinking("roar"), n=3)
     await store.remember_note(OWNER, OWNER, "likes tea")
+    riding = onto(user("lion"), fenced("notes of this chat", "zebra"))
+    shown = await begin(store, session_key=GROUP, owner=OTHER, message=riding)
+    await store.finish_turn(shown, shown.session_id, "done", final=said("roar"))
     receipt = await store.accept(inbound(4))
     await begin(store, "cut off", (receipt.inbox_id,))
 
