@@ -146,6 +146,18 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
+class LastSaid:
+    """When the newest message came in a conversation that a place leads to."""
+
+    session_key: str
+    conversation_id: str
+    session_id: str
+    """Its tip."""
+    owner: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """One segment of a conversation: a frozen prefix and a list of messages."""
 

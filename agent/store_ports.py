@@ -35,6 +35,7 @@ from agent.sessions import (
     EndReason,
     Hit,
     InterruptedTurn,
+    LastSaid,
     LoadedSession,
     RewriteRequest,
     SearchScope,
@@ -81,6 +82,17 @@ class SessionStore(Ledger, Shelf, Protocol):
         end_reason: EndReason = "reset",
     ) -> Session:
         """Lead the key to a new, empty conversation; the old one's tip ends with this reason."""
+        ...
+
+    async def last_said(self, session_key: str) -> LastSaid | None:
+        """When something was last said in the conversation that this key leads to.
+
+        None: there is no conversation, or nothing in it.
+        """
+        ...
+
+    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
+        """The same of every place where nothing was said from then on, the longest silent first."""
         ...
 
     # sessions

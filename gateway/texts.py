@@ -17,6 +17,10 @@ PART_REFUSED = (
     "A part of that answer was not accepted here, so it is missing. "
     "Please ask me to repeat it in other words."
 )
+STARTED_ANEW = {
+    "idle": "(It has been quiet here for long, so this is a new conversation. /resume leads back.)",
+    "daily": "(A new day, so this is a new conversation. /resume leads back.)",
+}
 JOB_TOO_LONG = (
     "The scheduled job took longer than half an hour, so I have stopped it. "
     "/jobs shows it; ask for less at a time."

@@ -59,6 +59,7 @@ from agent.sessions import (
     EndReason,
     Hit,
     InterruptedTurn,
+    LastSaid,
     LoadedSession,
     RewriteRequest,
     SearchScope,
@@ -203,6 +204,12 @@ class MemoryStore:
         end_reason: EndReason = "reset",
     ) -> Session:
         return self._sessions.start_conversation(session_key, owner, prefix, end_reason)
+
+    async def last_said(self, session_key: str) -> LastSaid | None:
+        return self._sessions.last_said(session_key)
+
+    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
+        return self._sessions.silent_since(before, limit)
 
     # sessions
 

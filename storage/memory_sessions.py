@@ -12,6 +12,7 @@ from agent.sessions import (
     ChangeResult,
     CompressionState,
     EndReason,
+    LastSaid,
     RewriteRequest,
     Session,
     SessionPrefix,
@@ -49,6 +50,28 @@ class MemorySessions:
                 tip.session = replace(tip.session, ended_at=self._now(), end_reason=end_reason)
             self._tables.prepared.pop(tip.session.id, None)
         return self._tables.new_conversation(session_key, owner, prefix).session
+
+    def last_said(self, session_key: str) -> LastSaid | None:
+        conversation = self._tables.conversation_for_key(session_key)
+        if conversation is None:
+            return None
+        rows = self._tables.segments[conversation.tip_session_id].rows
+        return (
+            LastSaid(
+                conversation.session_key,
+                conversation.id,
+                conversation.tip_session_id,
+                conversation.owner,
+                rows[-1].created_at,
+            )
+            if rows
+            else None
+        )
+
+    def silent_since(self, before: float, limit: int) -> list[LastSaid]:
+        said = (self.last_said(key) for key in self._tables.routes)
+        silent = [one for one in said if one is not None and one.at < before]
+        return sorted(silent, key=lambda one: one.at)[:limit]
 
     def lineage(self, session_id: str) -> list[Session]:
         chain = [self._tables.segment(session_id).session]

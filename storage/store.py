@@ -56,6 +56,7 @@ from agent.sessions import (
     Conversation,
     EndReason,
     InterruptedTurn,
+    LastSaid,
     LoadedSession,
     RewriteRequest,
     Session,
@@ -75,6 +76,7 @@ from storage import (
     job_firing,
     job_runs,
     jobs,
+    last_said,
     leases,
     ledger,
     lineages,
@@ -262,6 +264,12 @@ class SqlStore(SqlArchive):
         return await self._writing.write(
             sessions.start_conversation, session_key, owner, prefix, end_reason
         )
+
+    async def last_said(self, session_key: str) -> LastSaid | None:
+        return await self._quick.read(last_said.last_said, session_key)
+
+    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
+        return await self._reading.read(last_said.silent_since, before, limit)
 
     # sessions
 

@@ -36,6 +36,7 @@ from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.failures import failed
 from gateway.turns.refreeze import Refreezer
+from gateway.turns.resetting import SessionResets
 from gateway.turns.settling import MAX_ADOPTIONS, Ending, Settling
 from gateway.turns.sheltering import ShelteredCompactor
 from gateway.turns.storing import GaveUp
@@ -76,6 +77,7 @@ class TurnRunner:
         previews: Previews | None = None,
         settings: TurnSettings | None = None,
         approver_for: ApproverFor | None = None,
+        resets: SessionResets | None = None,
         on_over: Callable[[str], None] = lambda conversation_id: None,
         on_ended: Callable[[Task, Ending, float], None] = lambda task, ending, seconds: None,
         on_answered: Callable[[str, TurnResult], None] = lambda conversation_id, result: None,
@@ -87,6 +89,7 @@ class TurnRunner:
         ``enclosures``: takes in the files on messages; None: they are not looked at.
         ``companions``: what rides along with turns; None: nothing does.
         ``approver_for``: whom tools ask before they act; None: nobody, so they do not.
+        ``resets``: lets conversations start anew by themselves; None: none does.
         ``previews``: shows answers while they are written; None: nothing does.
         ``on_over``, ``on_ended``, ``on_answered``: see `Aftermath`.
         ``shown_as_running``: entered while a turn runs.
@@ -104,6 +107,7 @@ class TurnRunner:
         self._accounts = accounts
         self._previews = previews
         self._approver_for = approver_for
+        self._resets = resets
         companions = companions or Companions((), sessions, prefix_for)
         self._aftermath = Aftermath(companions, on_over, on_ended, on_answered)
         self._settings = settings or TurnSettings()
@@ -127,6 +131,10 @@ class TurnRunner:
         if await self._beginning.is_refused(items, stop):
             return
         observer = Collected()
+        if self._resets is not None:
+            record = items[0].record
+            notice = await self._resets.before_turn(record.session_key, record.owner)
+            observer.on_notice(notice)
         found = await self._beginning.filled(items, stop)
         if found is None:
             return  # rows that stay new have their files fetched again at the next start

@@ -52,7 +52,7 @@ from gateway.wiring.companions import build_companions
 from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.forgetting import build_desk, leavings_of
 from gateway.wiring.ground import Ground
-from gateway.wiring.jobs import build_jobs
+from gateway.wiring.jobs import build_jobs, build_resets
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
 from gateway.wiring.mcp import let_go as let_go_of_servers
 from gateway.wiring.models import build_model, check_model, missing_native
@@ -182,7 +182,10 @@ def assemble(
         transcriber=ground.transcriber,
     )
     companions = build_companions(ground, answering)
-    turns = build_turns(ground, answering, books, background, outward, enclosures, companions)
+    resets = build_resets(ground, answering, companions)
+    turns = build_turns(
+        ground, answering, books, background, outward, enclosures, companions, resets
+    )
     policies = {**build_policies(config, {*platforms, CONSOLE}), **ground.foreign_policies}
     restarts = RestartDesk(store, possible=is_managed(around.env, os.getpid()))
     inward = build_inward(
@@ -194,10 +197,10 @@ def assemble(
         policies,
         report,
         restarts,
-        companions,
+        resets,
         erasing or partial(build_desk, None, None),
     )
-    say_who_takes_over(ground, answering, books, inward, {*platforms, CONSOLE})
+    say_who_takes_over(ground, answering, books, inward, report, {*platforms, CONSOLE})
     console = build_console(ground, inward, outward)
     serving[CONSOLE] = console
     supervised = [*platforms.values(), *([console] if around.console is not None else [])]
@@ -208,7 +211,7 @@ def assemble(
         on_running=outward.delivery.nudge,
         without_signs={CONSOLE},
     )
-    jobs = build_jobs(ground, answering, inward, outward, serving, house_makers)
+    jobs = build_jobs(ground, answering, inward, outward, serving, resets, house_makers)
     _watch(books.metrics, inward, outward, background, supervisor)
     overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)

@@ -33,6 +33,7 @@ from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
+from gateway.turns.resetting import SessionResets
 from gateway.turns.runner import TurnRunner
 from gateway.turns.settling import Ending, Settling
 from gateway.turns.task import Task
@@ -94,6 +95,7 @@ def build_turns(
     outward: Outward,
     enclosures: Enclosures,
     companions: Companions,
+    resets: SessionResets,
 ) -> TurnRunner:
     """What carries one turn from its messages to its answer."""
     store, clock, streaming = ground.store, ground.clock, ground.config.gateway.streaming
@@ -112,6 +114,7 @@ def build_turns(
         companions=companions,
         previews=outward.delivery.previews(store) if streaming else None,
         approver_for=outward.approvals.approver,
+        resets=resets,
         on_over=background.ahead.turn_over,
         on_ended=partial(_turn_over, books, clock),
         shown_as_running=partial(_running, books),
@@ -128,7 +131,7 @@ def build_inward(
     policies: Mapping[str, PlatformPolicy],
     report: SelfReport,
     restarts: RestartDesk,
-    companions: Companions,
+    resets: SessionResets,
     erasing: Erasing,
 ) -> Inward:
     """From the gate to the lanes; commands get at what they work on."""
@@ -163,7 +166,7 @@ def build_inward(
             restarts=restarts,
             approvals=outward.approvals,
             forgetting=forgetting,
-            crossed=companions.crossed,
+            crossed=resets.crossed,
             jobs=answering.jobs,
             foreign=ground.plugins.gifts.commands if ground.plugins is not None else {},
         ),

@@ -13,6 +13,7 @@ from storage.sqlite import open_store
 from tests.contract.forgetting_suite import ForgettingContract, RetentionContract
 from tests.contract.inbox_suite import InboxContract, SeveralRowsContract
 from tests.contract.jobs_suite import JobsContract
+from tests.contract.last_said_suite import LastSaidContract
 from tests.contract.ledger_suite import LedgerContract
 from tests.contract.lineage_suite import LineageContract
 from tests.contract.moving_suite import MovingContract
@@ -47,6 +48,7 @@ class StoreContract(
     ForgettingContract,
     RetentionContract,
     JobsContract,
+    LastSaidContract,
 ):
     """All of it."""
 
