@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from gateway.config.models import Config
 from gateway.config.taking_effect import GATE_KEYS
+from gateway.monitoring.self_report import SelfReport
 from gateway.wiring.answering import Answering, Books
 from gateway.wiring.ground import Ground
 from gateway.wiring.platforms import build_policies
@@ -17,14 +18,21 @@ from gateway.wiring.talking import Inward
 
 
 def say_who_takes_over(
-    ground: Ground, answering: Answering, books: Books, inward: Inward, platforms: Collection[str]
+    ground: Ground,
+    answering: Answering,
+    books: Books,
+    inward: Inward,
+    report: SelfReport,
+    platforms: Collection[str],
 ) -> None:
     """Once, at the composition. ``platforms``: ours that may talk, the console among them."""
     reloads = ground.reloads
 
     async def gate(config: Config) -> None:
         policies = build_policies(config, set(platforms))
+        changed = {n: p for n, p in policies.items() if inward.gate.policy(n) != p}
         inward.gate.reconfigure({**policies, **ground.foreign_policies})
+        report.say_who_may_talk(changed)
 
     async def queue(config: Config) -> None:
         inward.intake.reconfigure(queue_limit=config.gateway.queue_limit)
