@@ -16,6 +16,7 @@ from gateway.control import ControlServer, RemoteTerminal, send_line
 from gateway.daemon_parts import Parts
 from gateway.exchange import ImportDesk
 from gateway.forgetting.office import ForgettingOffice
+from gateway.logs import redacted
 from gateway.monitoring.http import Facts
 from gateway.monitoring.readiness import Readiness
 from gateway.reloading import Reloads
@@ -91,12 +92,12 @@ class Daemon:
             "version": __version__,
             "ready": how.ready,
             "state": how.state,
-            "reasons": list(how.reasons),
+            "reasons": list(map(redacted, how.reasons)),
             "platforms": {
-                name: {"state": s.state.value, "reason": s.reason}
+                name: {"state": s.state.value, "reason": redacted(s.reason)}
                 for name, s in self._parts.supervisor.status.items()
             },
-            "details": self._details(),
+            "details": {name: redacted(text) for name, text in self._details().items()},
         }
 
     def _details(self) -> dict[str, str]:

@@ -7,6 +7,8 @@ import os
 import socket
 from collections.abc import Mapping
 
+from gateway.logs import redacted
+
 log = logging.getLogger(__name__)
 
 
@@ -20,11 +22,11 @@ class ServiceManager:
 
     def ready(self, status: str) -> None:
         """Start-up is over."""
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send(f"READY=1\nSTATUS={_one_line(status)}")
 
     def status(self, text: str) -> None:
-        """One line for ``systemctl status``."""
-        self._send(f"STATUS={text}")
+        """One line for ``systemctl status``, which everybody here may ask."""
+        self._send(f"STATUS={_one_line(text)}")
 
     def alive(self) -> None:
         """Feed the watchdog."""
@@ -46,6 +48,11 @@ class ServiceManager:
                 sock.sendto(text.encode(), address)
         except OSError as exc:
             log.warning("service manager not reachable", extra={"reason": str(exc)})
+
+
+def _one_line(text: str) -> str:
+    """A line end would begin another assignment, as if we had said that as well."""
+    return " ".join(redacted(text).split())
 
 
 def _watchdog_seconds(env: Mapping[str, str]) -> float | None:

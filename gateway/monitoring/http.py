@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.llm.background import in_daemon_thread
+from gateway.logs import redacted
 from gateway.loopback import LOCAL_NAMES, address_of, is_loopback
 from gateway.monitoring.exposition import CONTENT_TYPE
 from gateway.monitoring.readiness import Readiness
@@ -156,7 +157,7 @@ class _Pages:
     def _health(self) -> web.Response:
         trouble = self._facts.store_trouble()
         if trouble is not None:
-            return self._text(f"store: {trouble}", 503)
+            return self._text(f"store: {redacted(trouble)}", 503)
         return self._text("ok")  # the process is there, and its event loop came round to this
 
     def _readiness(self) -> web.Response:
@@ -164,9 +165,9 @@ class _Pages:
         ready = how.ready and trouble is None
         state: dict[str, Any] = {"ready": ready, "platforms": self._facts.platforms()}
         if trouble is not None:
-            state["store"] = trouble
+            state["store"] = redacted(trouble)
         if how.reasons:
-            state["reasons"] = list(how.reasons)
+            state["reasons"] = list(map(redacted, how.reasons))
         body = json.dumps(state)
         return self._response(body, 200 if ready else 503, "application/json; charset=utf-8")
 

@@ -14,10 +14,18 @@ from typing import Any
 
 import pytest
 
+from agent.llm.offline import OfflineModel
 from gateway.cli.main import main
 from gateway.control import ControlServer, send_line
+from gateway.logs import Redactor, setting_up
 from gateway.platforms.console.streams import StandardStreams
+from gateway.platforms.contract import Intake, PlatformUnavailable, Report
+from gateway.sdnotify import ServiceManager
 from gateway.terminal_text import harmless
+from tests.fakes.clock import FakeClock
+from tests.fakes.platform import FakePlatform
+from tests.unit.gateway.rig import Rig
+from tests.unit.gateway.test_daemon import daemon
 from tests.unit.gateway.test_http import Scene, ask, raw
 
 NOBODY = 65_534
@@ -150,3 +158,43 @@ async def test_a_body_is_never_waited_for() -> None:
         async with asyncio.timeout(20):
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
+
+
+# --- other ways out -----------------------------------------------------------------------------
+
+
+async def test_a_reason_with_a_token_in_it_leaves_without(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform of a plugin tells why it is away in the words of its library."""
+    token = "123456789:AAF-secret_token-of-the-bot-0123456"
+    monkeypatch.setattr(setting_up, "_in_force", Redactor([token]))
+    rig = Rig(clock)
+
+    class Away(FakePlatform):
+        async def run(self, intake: Intake, report: Report) -> None:
+            raise PlatformUnavailable(f"https://chat.example/bot{token}/updates: refused\nMAINPID=1")
+
+    heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    heard.bind(str(tmp_path / "notify"))
+    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    platforms = [Away(name="away")]
+    made = daemon(rig, tmp_path, platforms, OfflineModel(window_tokens=10_000), manager=manager)
+    serving = asyncio.create_task(made.serve())
+    await rig.settle()
+    status = json.dumps(made.status())
+    made.stop()
+    while not serving.done():
+        await clock.advance(0.5)
+        await rig.settle()
+    assert "bot[secret]/updates" in status
+    assert token not in status
+    heard.setblocking(False)
+    said = heard.recv(10_000).decode()
+    heard.close()
+    assert "bot[secret]/updates: refused MAINPID=1" in said
+    assert [line.partition("=")[0] for line in said.splitlines()] == ["READY", "STATUS"]
+    scene = Scene(ready=False, reasons=(f"away: {token}",), trouble=f"full {token}")
+    async with scene.open() as port:
+        assert token not in (await ask(port, "/readyz")).body
+        assert token not in (await ask(port, "/healthz")).body
