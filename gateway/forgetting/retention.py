@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 NAME = "retention"
 AT = "40 3 * * *"
 """By the clock on the wall: in front of what writes the file anew."""
-AT_ONCE = 20
+AT_ONCE = 5
 """Conversations in one transaction."""
 PAUSE_SECONDS = 0.05
 """Between two of them, for everybody else."""
