@@ -23,7 +23,7 @@ from gateway.setup.config_edit import edited
 from gateway.setup.config_text import changes
 from gateway.setup.discord import ask_discord
 from gateway.setup.given import Answers, Servers, from_answers
-from gateway.setup.keeping import Written, write_all
+from gateway.setup.keeping import Written, check_home, write_all
 from gateway.setup.model import ask_about_model
 from gateway.setup.talk import Talk, Terminal
 from gateway.setup.telegram import ask_telegram
@@ -55,13 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
     for line in ground.secret_problems:
         raise PosthouseError(line)
+    check_home(ground.home)  # before anybody has typed anything
     before, existing = _existing(ground, arguments.yes)
     servers = Servers(
         arguments.telegram_base_url or ground.config.telegram.base_url,
         arguments.discord_api_base or ground.config.discord.api_base,
         arguments.model_base_url or ground.config.model.base_url,
     )
-    wishes = Wishes({}, _servers(servers))
+    wishes = Wishes({}, _servers(arguments))
     talk = Terminal()
     if arguments.yes:
         answers = Answers(
@@ -119,12 +120,14 @@ def _existing(ground: Ground, scripted: bool) -> tuple[str | None, dict[str, Any
     return text, {} if ground.config_problems else dict(yaml.safe_load(text) or {})
 
 
-def _servers(servers: Servers) -> dict[str, Any]:
-    return {
-        "telegram.base_url": servers.telegram,
-        "discord.api_base": servers.discord,
-        "model.base_url": servers.model,
+def _servers(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Only what was said now; the rest stays as it is."""
+    said = {
+        "telegram.base_url": arguments.telegram_base_url,
+        "discord.api_base": arguments.discord_api_base,
+        "model.base_url": arguments.model_base_url,
     }
+    return {path: address for path, address in said.items() if address}
 
 
 def _switched_on(ground: Ground, wishes: Wishes) -> Wishes:

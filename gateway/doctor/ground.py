@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.errors import ConfigError, PosthouseError
 from gateway.config.environment import Home, Secrets, find_config_file, find_home, read_secrets
-from gateway.config.loading import PassedThrough, load_config
+from gateway.config.loading import PassedThrough, load
 from gateway.config.models import Config
 from gateway.control import ask, socket_path
 from gateway.probing.patience import within
@@ -29,6 +29,8 @@ class Ground:
     """The defaults where the file can not be used."""
     sections: PassedThrough
     config_problems: tuple[str, ...]
+    config_notes: tuple[str, ...]
+    """Keys with old names."""
     secrets: Secrets
     secret_problems: tuple[str, ...]
     status: Mapping[str, Any] | None
@@ -46,11 +48,12 @@ class Ground:
 def survey(env: Mapping[str, str], config_option: str | None, *, offline: bool) -> Ground:
     """Read what there is; what can not be read is a finding and no error."""
     home = find_home(env)
-    file, config, sections = None, Config(), PassedThrough()
+    file, config, sections, notes = None, Config(), PassedThrough(), tuple[str, ...]()
     config_problems: tuple[str, ...] = ()
     try:
         file = find_config_file(config_option, home)
-        config, sections = load_config(file)
+        loaded = load(file, env)
+        config, sections, notes = loaded.config, loaded.sections, loaded.notes
     except ConfigError as exc:
         config_problems = tuple(exc.problems)
     secrets, secret_problems = Secrets(), tuple[str, ...]()
@@ -73,6 +76,7 @@ def survey(env: Mapping[str, str], config_option: str | None, *, offline: bool) 
         config,
         sections,
         config_problems,
+        notes,
         secrets,
         secret_problems,
         status,

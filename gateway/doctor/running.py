@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agent.clock import SystemClock
 from gateway import __version__
+from gateway.crashes.runs import cut_off, runs
+from gateway.crashes.shelf import kept
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
+
+RECENT_SECONDS = 7 * 86_400
+SOME_CUT_OFF = 2
+"""Once or twice may have been a person."""
 
 
 def look(ground: Ground) -> Iterable[Finding]:
@@ -24,14 +31,36 @@ def look(ground: Ground) -> Iterable[Finding]:
         )
     else:
         _state(said, ground.status)
+    _crashes(said, ground)
     return said.findings
+
+
+def _crashes(said: Said, ground: Ground) -> None:
+    now = SystemClock().now()
+    recent = [crash for crash in kept(ground.home.path) if now - crash.at < RECENT_SECONDS]
+    if recent:
+        number = "a crash" if len(recent) == 1 else f"{len(recent)} crashes"
+        said.warning(
+            f"{number} in the last 7 days, the newest: {recent[0].what}",
+            f"read {recent[0].path}; it has no text of people in it, so it can be sent to us",
+        )
+    lives = [
+        run for run in cut_off(runs(ground.home.path)) if now - run.started_at < RECENT_SECONDS
+    ]
+    if len(lives) > SOME_CUT_OFF:
+        said.warning(
+            f"{len(lives)} starts of the last 7 days ended without a word: killed, or out of "
+            "memory or power",
+            "journalctl -k --grep 'Out of memory'; then: posthouse service logs",
+        )
 
 
 def _state(said: Said, status: Mapping[str, Any]) -> None:
     if status.get("ready"):
         said.ok("it runs, and is ready")
     else:
-        said.warning("it runs, and is not ready yet", "wait a minute; then see its log")
+        why = "; ".join(map(str, status.get("reasons") or ["it still starts"]))
+        said.warning(f"it runs, and is not ready: {why}", "wait a minute; then see its log")
     version = str(status.get("version", ""))
     if version != __version__:
         said.warning(

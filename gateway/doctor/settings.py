@@ -32,6 +32,8 @@ def look(ground: Ground) -> Iterable[Finding]:
                 "others on this machine can change the configuration",
                 f"chmod go-w {ground.file}",
             )
+    for line in ground.config_notes:
+        said.note(line, "take the new name before the old one is forgotten")
     config, secrets = ground.config, ground.secrets
     for line in missing_tokens(config, secrets):
         said.problem(line, "`posthouse init` asks for it, or set `enabled: auto`")

@@ -26,17 +26,21 @@ def edited(text: str, existing: Mapping[str, Any], settings: Mapping[str, Any]) 
     config, passed = parse_config(own, "the new config.yaml")
     if not existing:
         return own
-    usual = Config().model_dump(mode="json")
-    found = text
-    for path, value in settings.items():
-        if _at(existing, path) != value and (_has(existing, path) or _at(usual, path) != value):
-            found = _set(found, path.split("."), flow(value))
     try:
         # An editor of text may be wrong about a text: what it says now decides.
+        found = _with(text, existing, settings)
         sound = parse_config(found, "the new config.yaml") == (config, passed)
-    except ConfigError:
-        sound = False
+    except (ConfigError, yaml.YAMLError):
+        return own
     return found if sound else own
+
+
+def _with(text: str, existing: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    usual = Config().model_dump(mode="json")
+    for path, value in settings.items():
+        if _at(existing, path) != value and (_has(existing, path) or _at(usual, path) != value):
+            text = _set(text, path.split("."), flow(value))
+    return text
 
 
 def _set(text: str, path: list[str], value: str) -> str:

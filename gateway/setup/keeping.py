@@ -26,6 +26,25 @@ class Written:
     secrets: tuple[Path, ...]
 
 
+def check_home(home: Home) -> None:
+    """Can it be written at all?
+
+    Raises:
+        PosthouseError: no.
+    """
+    place = home.path
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        raise PosthouseError(f"{place} is no folder; move it away, or set POSTHOUSE_HOME")
+    foreign = place == home.path and os.geteuid() not in (0, place.stat().st_uid)
+    if foreign or not os.access(place, os.W_OK | os.X_OK):
+        raise PosthouseError(
+            f"{place} can not be written by you ({home.reason}); ask as its owner or as root, or "
+            "set POSTHOUSE_HOME to a folder of your own"
+        )
+
+
 def write_all(home: Home, secrets: Mapping[str, str], config: str | None) -> Written:
     """Secrets first, so that no configuration stands without its token. ``config``: None, as is.
 

@@ -118,6 +118,13 @@ def _key_file(house: House) -> None:
     house.env["ANTHROPIC_API_KEY_FILE"] = str(file)
 
 
+def _crash(house: House) -> None:
+    folder = house.home / "crashes"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / f"{name}.txt").write_text("a crash\n")
+
+
 @dataclass(frozen=True)
 class Case:
     breaks: Callable[[House], object]
@@ -217,6 +224,17 @@ CASES = {
     ),
     "log of a crash": Case(
         lambda h: _log_of(h, 4096), "database", "note", "a crash left a log", ""
+    ),
+    "crashes": Case(_crash, "gateway", "warning", "2 crashes in the last 7 days", "read "),
+    "killed again and again": Case(
+        lambda h: (h.home / "runs.json").write_text(
+            json.dumps([{"started_at": time.time() - 60} for _ in range(5)])
+        ),
+        *("gateway", "warning", "4 starts of the last 7 days ended", "Out of memory"),
+    ),
+    "an old name": Case(
+        lambda h: h.say("agent: {max_turns: 9}"),
+        *("configuration", "note", "agent.max_iterations", "new name"),
     ),
     "plugin missing": Case(
         lambda h: h.say("plugins: {enabled: [nosuch]}"), "plugins", "warning", "nosuch", "plugins"
