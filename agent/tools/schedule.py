@@ -17,6 +17,7 @@ from agent.jobs.nouns import (
     Origin,
     Schedule,
 )
+from agent.jobs.words.bringing_in import bring_in_words
 from agent.messages import ToolSchema
 from agent.ports import ToolContext, ToolResult
 
@@ -142,7 +143,8 @@ class ScheduleTool:
             raise ToolError(str(refused)) from refused
 
     async def _create(self, place: JobPlace, arguments: Mapping[str, Any]) -> ToolResult:
-        from agent.jobs.words import telling  # noqa: PLC0415 - its words are not light
+        await bring_in_words()
+        from agent.jobs.words import telling  # noqa: PLC0415 - brought in just now
         from agent.jobs.words.nouns import TimeUnclear  # noqa: PLC0415
         from agent.jobs.words.reading import read_when  # noqa: PLC0415
 
@@ -160,14 +162,11 @@ class ScheduleTool:
                 f"that would ask you every {round(seconds)} seconds: a prompt can come every "
                 f"{MIN_PROMPT_SECONDS // 60} minutes at most"
             )
-        text = what if is_prompt else f"⏰ {what}"
-        job = await self._jobs.add(
-            place,
-            meant.schedule,
-            Action("prompt" if is_prompt else "text", text),
-            name=what,
-            origin="tool",
-        )
+        action = Action("prompt", what) if is_prompt else Action("text", f"⏰ {what}")
+        for job in (view.job for view in await self._jobs.of(place)):
+            if (job.schedule, job.action) == (meant.schedule, action) and job.state == "active":
+                return ToolResult(f"That is set already, as job {job.number}.")
+        job = await self._jobs.add(place, meant.schedule, action, name=what, origin="tool")
         told = [f"Job {job.number} is set, {telling.rhythm(job.schedule)}."]
         if job.next_run_at is not None:
             told.append(f"Next run: {telling.next_run(job.next_run_at, job.schedule.zone, now)}.")

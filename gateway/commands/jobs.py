@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from agent.jobs.nouns import Action, Job, JobPlace, JobRefused, Schedule, place_in
-from agent.mail import Button
+from agent.jobs.words.bringing_in import bring_in_words
+from agent.mail import Button, InboxRecord
 from gateway.commands import jobs_text as texts
 from gateway.commands.contract import Call, CommandHost, Said
 from gateway.jobs.desk import JobDesk
 
 BELL = "⏰"
 _NAME_CHARS = 40
+_LATE_SECONDS = 120.0
+_LATEST_SECONDS = 8 * 86_400.0
+"""No platform keeps a message for longer: that is a wrong clock."""
 _VERBS = {
     "pause": "pause",
     "resume": "resume",
@@ -23,19 +27,20 @@ _VERBS = {
 async def remind(host: CommandHost, call: Call) -> str | Said:
     """Say a text at a time.
 
-    Times count from when the message came: given again after a crash the command means the same,
-    and finds what it has made already.
+    Times count from when it was said: given again after a crash the command means the same, and
+    finds what it has made already.
     """
-    from agent.jobs.words.nouns import TimeUnclear  # noqa: PLC0415 - its words are not light
-    from agent.jobs.words.reading import split  # noqa: PLC0415
-
     desk = host.jobs
     if desk is None:
         return texts.NOT_TO_BE_HAD
     if not call.argument.strip():
         return texts.REMIND_USAGE
+    await bring_in_words()
+    from agent.jobs.words.nouns import TimeUnclear  # noqa: PLC0415 - brought in just now
+    from agent.jobs.words.reading import split  # noqa: PLC0415
+
     try:
-        found = split(call.argument, call.record.received_at, desk.zone)
+        found = split(call.argument, said_at(call.record), desk.zone)
     except TimeUnclear as unclear:
         return str(unclear)
     place = place_in(call.record)
@@ -85,6 +90,15 @@ async def _change(desk: JobDesk, call: Call, place: JobPlace, verb: str, number:
                 return Said(texts.cancelled(await desk.cancel(place, number)), decides=True)
     except JobRefused as refused:
         return Said(texts.refused(str(refused)), decides=job is None, aside=True)
+
+
+def said_at(record: InboxRecord) -> float:
+    """When somebody has said it: of what came late, by the platform's clock.
+
+    "Tomorrow" of yesterday evening is today. What came at once goes by our clock, as jobs do.
+    """
+    late = record.received_at - record.sent_at
+    return record.sent_at if _LATE_SECONDS < late < _LATEST_SECONDS else record.received_at
 
 
 async def _made_already(

@@ -43,6 +43,7 @@ def spec(when: str) -> Schedule:
 @given(when=st.sampled_from(TIMES), text=harmless)
 def test_text_without_words_of_time_is_kept_before_and_behind(when: str, text: str) -> None:
     assume(not text.startswith(("3", "1984")))
+    assume(not text.endswith("sun"))  # "sun 9:00" is a day, and so is "9:00 sun"
     behind, before = split(f"{when} {text}", NOW, BERLIN), split(f"{text} {when}", NOW, BERLIN)
     assert (behind.meant.schedule, behind.text) == (spec(when), text)
     assert (before.meant.schedule, before.text) == (spec(when), text)

@@ -15,9 +15,20 @@ from agent.jobs.words.patterns import (
     pattern,
     plain_words,
 )
-from agent.jobs.words.vocabulary import NUMBERS, PARTS, SHORT_ZONES
+from agent.jobs.words.vocabulary import (
+    CITIES,
+    NO_CITIES,
+    NUMBERS,
+    PARTS,
+    SHORT_ZONES,
+    WEEKDAYS,
+)
 
-_HALF = r"(?P<half>[ap]\.?\s?m\b\.?)"
+_HALF = (
+    r"(?P<half>[ap]\.?\s?m\b\.?)"
+    # "um 12:00 am Montag" is German
+    rf"(?!\s+(?:\d{{1,2}}\.|{one_of((*WEEKDAYS, 'wochenende', 'abend', 'morgen'))}))"
+)
 _AT = r"(?:(?P<at>at|@|um|gegen)\s*)"
 _NO_HOURS = ("a", "an", "a couple of", "ein", "eine", "einer", "einem")
 _HOURS = [
@@ -55,6 +66,10 @@ _ZONE = pattern(
     rf"(?P<utc>utc|gmt){END}|(?P<iana>[a-z]{{2,14}}/[a-z_+\-]{{2,30}}(?:/[a-z_]{{2,20}})?){END}"
     rf"|(?P<city>[a-z]{{3,15}}(?:[ _][a-z]{{2,15}}){{0,2}}?)\s+(?:time|zeit){END}"
 )
+_REGIONS = (
+    "Africa/", "America/", "Antarctica/", "Arctic/", "Asia/", "Atlantic/", "Australia/", "Europe/",
+    "Indian/", "Pacific/",
+)  # fmt: skip
 _SHORT_ZONE = re.compile(rf"(?:{'|'.join(SHORT_ZONES)}){END}")
 
 
@@ -80,10 +95,7 @@ def clock(text: str, at: int) -> Found | None:
 def _western(match: re.Match[str]) -> Found | None:
     groups = match.groupdict()
     half, uhr = groups["half"], groups["uhr"]
-    is_colon = groups.get("sep") == ":"
-    if not (groups["at"] or half or uhr or is_colon):
-        return None
-    if groups.get("sep") and not is_colon and not (groups["at"] or uhr):
+    if not (groups["at"] or half or uhr or groups.get("sep") in (":", "h", "H")):
         return None
     hour = int(number(match["hour"]) or 0)
     minute = int(groups.get("minute") or groups.get("after") or 0)
@@ -93,7 +105,8 @@ def _western(match: re.Match[str]) -> Found | None:
         if not 1 <= hour <= 12:
             raise _no_such(match[0])
         hour = hour % 12 + (12 if half[0] in "pP" else 0)
-    return Found(_valid(Clock(hour, minute, second, sure), match[0]), match.end())
+    bare = not half and not groups.get("sep") and (uhr or "").lower() != "uhr"
+    return Found(_valid(Clock(hour, minute, second, sure, bare=bare), match[0]), match.end())
 
 
 def _fraction(match: re.Match[str]) -> Found:
@@ -105,7 +118,7 @@ def _fraction(match: re.Match[str]) -> Found:
     minute = {"quarter past": 15, "viertel nach": 15, "half past": 30, "halb": 30}.get(how, 45)
     hour = (hour - 1) % 24 if backwards else hour
     sure = bool(half) or hour > 12
-    return Found(_valid(Clock(hour, minute, 0, sure), match[0]), match.end())
+    return Found(_valid(Clock(hour, minute, 0, sure, bare=not half), match[0]), match.end())
 
 
 def _chinese(match: re.Match[str]) -> Found:
@@ -118,7 +131,7 @@ def _chinese(match: re.Match[str]) -> Found:
     else:
         minute = int(number(groups["minute"]) or 0) if groups["minute"] else 0
     part = PARTS[match["part"]] if match["part"] else None
-    said = Clock(hour, minute, 0, hour > 12 or hour == 0, part=part)
+    said = Clock(hour, minute, 0, hour > 12 or hour == 0, part=part, bare=True)
     return Found(_valid(said, match[0]), match.end())
 
 
@@ -173,6 +186,7 @@ def _places() -> dict[str, str]:
     """Names and cities, in small letters, to names."""
     listed = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
     names = sorted(listed, key=lambda name: (name.count("/"), name), reverse=True)
-    own = [name for name in names if "/" in name and not name.startswith(("Etc/", "SystemV/"))]
-    cities = {name.rpartition("/")[2].lower(): name for name in own}
-    return cities | {name.lower(): name for name in own}
+    own = [name for name in names if "/" in name and not name.startswith("Etc/")]
+    cities = {name.rpartition("/")[2].lower(): name for name in own if name.startswith(_REGIONS)}
+    words = dict.fromkeys(NO_CITIES, "")
+    return cities | words | CITIES | {name.lower(): name for name in own}

@@ -60,6 +60,8 @@ def hour_of(slots: Slots) -> Hour:
     if clock.midnight:
         return Hour(time(0), 1 if part in ("night", "evening") else 0, midnight=part is None)
     if part is None:
+        if clock.bare and 1 <= clock.hour <= _SMALL_HOURS:
+            raise TimeUnclear(_which_half(clock))
         return Hour(time(clock.hour, clock.minute, clock.second))
     return _in_part(clock, part)
 
@@ -87,6 +89,12 @@ def _in_part(clock: Clock, part: Part) -> Hour:
             "“tomorrow at 18:30”."
         )
     return Hour(time(hour, clock.minute, clock.second), days)
+
+
+def _which_half(clock: Clock) -> str:
+    """At five in the morning nobody is reminded by accident."""
+    early, late = (f"{hour}:{clock.minute:02}" for hour in (clock.hour, clock.hour + _MIDDAY))
+    return f"Before dawn, or in the afternoon? Say “{early}” or “{late}”."
 
 
 def _no_hour(slots: Slots) -> str:

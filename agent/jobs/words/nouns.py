@@ -29,6 +29,8 @@ class Clock:
     """The word: at which end of a day, it does not say."""
     part: Part | None = None
     """Said in one word with it."""
+    bare: bool = False
+    """An hour in so few words that it may be one of either half of the day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ _LAST_CHARS = 120
 _LOOKED_THROUGH_CHARS = 400
 """For a time in the middle, which is only looked for to help."""
 EXAMPLES = "“tomorrow at 9:00”, “in 20 minutes”, “every weekday at 8:00”"
-_ME = re.compile(r"(?:me|us|mich|uns)\s+(?=\S)|(?:提醒)?我\s*(?=\S)", re.IGNORECASE)
+_ME = re.compile(
+    r"(?:(?:remind|erinnere?)\s+)?(?:me|us|mich|uns)\s+(?=\S)|(?:提醒)?我\s*(?=\S)", re.IGNORECASE
+)
 _SEPARATOR = re.compile(r"\s*(?:[:;,]|[-–—](?=\s))\s*")
 _TO = re.compile(r"to\s+(?!do\b)(?=\S)", re.IGNORECASE)
 _AND = re.compile(r"(?:and|und|or|oder|和)?\s*", re.IGNORECASE)
@@ -61,7 +63,6 @@ def split(argument: str, now: float, zone: str) -> Split:
     if len(argument) > MAX_ARGUMENT_CHARS:
         raise TimeUnclear("That is too long. Say it in fewer words.")
     me = _ME.match(argument)
-    spoken = bool(me)
     body = argument[me.end() :] if me else argument
     plain = narrowed(body)
     first = reach(plain[:MAX_WHEN_CHARS], 0)
@@ -70,10 +71,10 @@ def split(argument: str, now: float, zone: str) -> Split:
     last = _last(plain)
     if last is not None:
         text = body[: last.begin].rstrip().rstrip(",;").rstrip()
-        if spoken and (to := _TO.match(text)):
+        if to := _TO.match(text):
             text = text[to.end() :]
         return Split(meaning(last.slots, now, zone), _said(text))
-    inside = _inside(plain)
+    inside = _inside(plain, now, zone)
     if inside is not None:
         time, rest = inside
         raise TimeUnclear(
@@ -153,15 +154,17 @@ def _is_near(plain: str, begin: int, end: int) -> bool:
     return end - begin < 24
 
 
-def _inside(plain: str) -> tuple[str, str] | None:
+def _inside(plain: str, now: float, zone: str) -> tuple[str, str] | None:
     """A time in the middle, and the text around it."""
     best: Reach | None = None
     for match in list(_WORD_BEGINS.finditer(plain[:_LOOKED_THROUGH_CHARS])):
         try:
             found = reach(plain[: _LOOKED_THROUGH_CHARS + _LAST_CHARS], match.start())
+            strong = found.slots.has_hour and found.slots.has_day
+            if strong:
+                meaning(found.slots, now, zone)
         except TimeUnclear:
             continue
-        strong = found.slots.has_hour and found.slots.has_day
         if strong and (best is None or found.end - found.begin > best.end - best.begin):
             best = found
     if best is None:

@@ -24,6 +24,7 @@ from agent.jobs.words.nouns import (
 )
 from agent.jobs.words.patterns import is_chinese
 
+_NOTHING_MORE = re.compile(r"\s*(?:$|[:;,.!?])")
 _GAP = re.compile(r"\s*,?\s*")
 
 
@@ -168,8 +169,8 @@ def _is_letter(char: str) -> bool:
 
 def _hour_next(text: str, at: int, slots: Slots) -> bool:
     """A short name such as "sat" is a day where a time of day stands beside it."""
-    if slots.clock:
-        return True
+    if slots.clock:  # "9:00 sun", and no "9:00 sun protection"
+        return _NOTHING_MORE.match(text, at) is not None
     gap = _GAP.match(text, at)
     place = gap.end() if gap else at
     return clocks.clock(text, place) is not None or clocks.part(text, place) is not None

@@ -83,6 +83,21 @@ MONTHS: tuple[tuple[str, ...], ...] = (
     ("oct", "october", "okt", "oktober"), ("nov", "november"),
     ("dec", "december", "dez", "dezember"),
 )  # fmt: skip
+CITIES: dict[str, str] = {
+    "beijing": "Asia/Shanghai", "mumbai": "Asia/Kolkata", "delhi": "Asia/Kolkata",
+    "new_delhi": "Asia/Kolkata", "san_francisco": "America/Los_Angeles",
+    "seattle": "America/Los_Angeles", "boston": "America/New_York",
+    "washington": "America/New_York", "munich": "Europe/Berlin", "hamburg": "Europe/Berlin",
+    "frankfurt": "Europe/Berlin", "geneva": "Europe/Zurich", "barcelona": "Europe/Madrid",
+    "milan": "Europe/Rome", "eastern": "America/New_York", "central": "America/Chicago",
+    "mountain": "America/Denver", "pacific": "America/Los_Angeles",
+}  # fmt: skip
+"""Where people live whose zone is named after another city."""
+NO_CITIES: tuple[str, ...] = (
+    "easter", "christmas", "midway", "wake", "troll", "center", "knox", "resolute", "reunion",
+    "jersey", "creston", "vincennes", "currie", "davis", "casey", "palmer", "rainy_river",
+)  # fmt: skip
+"""Names of zones that are words first: "Christmas time" is none."""
 SHORT_ZONES: dict[str, str] = {
     "EST": "New York time", "EDT": "New York time", "CST": "Chicago time", "CDT": "Chicago time",
     "MST": "Denver time", "MDT": "Denver time", "PST": "Los Angeles time",

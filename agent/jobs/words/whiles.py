@@ -17,9 +17,10 @@ from agent.jobs.words.vocabulary import (
 
 _NUMBER = rf"(?P<number>\d{{1,6}}(?:[.,]\d{{1,2}})?(?![\d:])|{one_of(NUMBERS)}|{CHINESE_NUMBER})"
 _AMOUNT = pattern(
-    rf"{_NUMBER}\s*(?P<chinese_half>个半)?-?\s*(?P<unit>{one_of(UNITS)}|(?:h|m)(?=\d))"
+    rf"{_NUMBER}\s*(?P<chinese_half>个半)?-?\s*(?P<unit>{one_of(UNITS)}|h(?=\d)|m(?=\d))"
     rf"(?P<half>\s+and\s+a\s+half{END})?"
 )
+_MINUTES = pattern(rf"([0-5]\d)(?!\s*{one_of(UNITS)})(?![:.]\d){END}")
 _JOIN = pattern(r"\s*,?\s*(?:(?:and|und)\s+)?")
 _IN = pattern(rf"(?:in|within){END}\s*(?:about\s+)?")
 _FROM_NOW = pattern(rf"\s*(?:from\s+now{END}|[之以]?后)")
@@ -101,6 +102,9 @@ def _amount(text: str, at: int) -> tuple[int, int, int, int] | None:
             total + count * one for total, one in zip((seconds, days, months), per, strict=True)
         )
         end = match.end()
+        if per == UNITS["h"] and (minutes := _MINUTES.match(text, end)):
+            seconds, end = seconds + 60 * int(minutes[1]), minutes.end()  # "1h30"
+            break
         joined = _JOIN.match(text, end)
         begin = joined.end() if joined else end
     if end == at:

@@ -63,6 +63,17 @@ today at 18:00 = once 2026-11-30T18:00:00
 tomorrow 9:00 UTC = once 2026-12-01T09:00:00 UTC
 tomorrow 9:00 Europe/London = once 2026-12-01T09:00:00 Europe/London
 tomorrow morning = once 2026-12-01T09:00:00
+in 1h30 = once 2026-11-30T12:43:00
+tomorrow 21h30 = once 2026-12-01T21:30:00
+tomorrow 9.30pm = once 2026-12-01T21:30:00
+um 12:00 am Dienstag = once 2026-12-01T12:00:00
+at 9 Eastern time = once 2026-11-30T09:00:00 America/New_York
+9:00 beijing time = once 2026-12-01T09:00:00 Asia/Shanghai
+at 3 in the afternoon = once 2026-11-30T15:00:00
+5pm = once 2026-11-30T17:00:00
+tomorrow 5:00 = once 2026-12-01T05:00:00
+morgen um 5 Uhr = once 2026-12-01T05:00:00
+每周五下午5点 = cron 0 17 * * 5
 tomorrow afternoon at 3 = once 2026-12-01T15:00:00
 monday morning = once 2026-12-07T09:00:00
 the day after tomorrow at 9 = once 2026-12-02T09:00:00
@@ -176,6 +187,12 @@ may 5 at 10 = once 2027-05-05T10:00:00
 2036-12-01 09:00 = once 2036-12-01T09:00:00
 """
 UNCLEAR = """
+at 5 = Before dawn, or in the afternoon\\? Say “5:00” or “17:00”
+tomorrow at three = Say “3:00” or “15:00”
+half past 3 = Say “3:30” or “15:30”
+明天3点 = Say “3:00” or “15:00”
+every day at 4 o'clock = Say “4:00” or “16:00”
+at 8 Christmas time = but not “Christmas time”
 tomorrow = At what time of day
 next friday at 10 = can be 2026-12-04 or 2026-12-11
 next week = I find no time
@@ -314,6 +331,10 @@ def test_a_while_is_real_time_and_days_are_the_calendars() -> None:
         ("sun protection at 9", "2026-12-01T09:00:00", "sun protection"),
         ("9:00 New York time call bob", "2026-11-30T09:00:00", "call bob"),
         ("cron 0 9 * * 1-5 standup", "0 9 * * 1-5", "standup"),
+        ("9:00 sun protection", "2026-12-01T09:00:00", "sun protection"),
+        ("call mum sun 9:00", "2026-12-06T09:00:00", "call mum"),
+        ("at 8 Christmas time shopping", "2026-12-01T08:00:00", "Christmas time shopping"),
+        ("remind me in 1h30 to eat", "2026-11-30T12:43:00", "eat"),
         ("in 2 hours do it", "2026-11-30T13:13:00", "do it"),
         ("tomorrow at 9 two\n\nlines  here", "2026-12-01T09:00:00", "two\n\nlines  here"),
         ("明天9点开会", "2026-12-01T09:00:00", "开会"),
@@ -348,6 +369,7 @@ def test_time_and_text(argument: str, spec: str, text: str) -> None:
         ("call mum tomorrow at 9 about dinner", "“tomorrow at 9: call mum about dinner”"),
         ("tomorrow at 9 EST call", "New York time"),
         ("see you 05/06/2027 at 9", "two ways"),
+        ("first monday of every month at 9 pay", "I find no time"),
         ("x" * 9_000, "too long"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,22 @@ async def test_given_again_after_a_crash_it_finds_what_it_has_made(rig: Rig) -> 
     assert isinstance(again, Said)
     assert first.buttons == again.buttons
     assert len(await kept(rig)) == 1
+
+
+async def test_what_came_late_counts_from_when_it_was_said(rig: Rig) -> None:
+    """Said at 23:50, read at 0:10: tomorrow is today by now."""
+    evening = datetime(2027, 1, 15, 23, 50, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    rig.clock.set_wall(evening + 20 * 60)
+    answer = await say(rig, "/remind tomorrow 9:00 call mum", sent_at=evening)
+    assert "Sat 16 Jan 09:00" in answer
+    answer = await say(rig, "/remind in 5 minutes tea", sent_at=evening)
+    assert "has passed already" in answer
+    assert len(await kept(rig)) == 1
+
+
+@pytest.mark.parametrize("sent_at", [0.0, 1_800_000_100.0, 1_799_999_990.0])
+async def test_another_clock_at_the_platform_changes_nothing(rig: Rig, sent_at: float) -> None:
+    assert "Fri 15 Jan 09:20 Europe" in await say(rig, "/remind in 20 minutes tea", sent_at=sent_at)
 
 
 async def test_a_place_takes_so_many(rig: Rig) -> None:

@@ -99,6 +99,16 @@ async def test_what_it_does_not_set(rig: Rig, arguments: dict[str, str], answer:
     assert await rig.jobs.everywhere() == []
 
 
+async def test_the_same_again_is_set_once(rig: Rig) -> None:
+    context = await turn(rig)
+    for answer in ("Job 1 is set", "set already, as job 1"):
+        said = await called(context, rig, action="create", when="every day at 9:00", what="tea")
+        assert answer in said
+    await called(context, rig, action="cancel", job=1)
+    said = await called(context, rig, action="create", when="every day at 9:00", what="tea")
+    assert "Job 2 is set" in said
+
+
 async def test_a_prompt_can_come_every_five_minutes(rig: Rig) -> None:
     context = await turn(rig)
     for when in (f"every {MIN_PROMPT_SECONDS} seconds", "cron */5 * * * *"):
