@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config.environment import Home, Secrets, find_home
 from gateway.config.models import Config
-from gateway.config.reading import Source
+from gateway.config.reading import Reading, Source
 from gateway.config.shape import all_paths
 from gateway.config.taking_effect import (
     GATE_KEYS,
@@ -20,6 +20,7 @@ from gateway.config.taking_effect import (
     takes_effect,
     with_paths,
 )
+from gateway.intake.intake import GatewayIntake
 from gateway.reloading import Reload, Reloads
 from gateway.wiring.assembling import build_daemon
 from gateway.wiring.surroundings import Surroundings
@@ -261,3 +262,48 @@ def test_the_documentation_names_every_entry_of_the_table() -> None:
     for entry, when in TAKES_EFFECT.items():
         if entry not in GATE_KEYS:
             assert f"`{entry}`" in (later if when == "restart" else at_once), entry
+
+
+async def test_the_parts_of_a_daemon_have_the_new_values(tmp_path: Path, clock: FakeClock) -> None:
+    house = House(tmp_path, clock, text="logging: {level: INFO}\n")
+    source = Source(house.home, house.env)
+    seen: list[Reading] = []
+    around = Surroundings(
+        house.home,
+        Secrets(),
+        house.env,
+        only_console=True,
+        source=source,
+        file=source.text(),
+        set_up_log=seen.append,
+    )
+    made = await build_daemon(Config(), around)
+    parts = made._parts
+    try:
+        assert parts.reloads is not None
+        parts.reloads._clock = clock
+        house.reloads = parts.reloads
+        host = parts.dispatch._host
+        before = host.status.triggers().effective_tokens
+        house.file.write_text(
+            "logging: {level: DEBUG}\n"
+            "gateway: {busy_mode: steer, queue_limit: 7, drain_seconds: 1}\n"
+            "compression: {threshold: 0.25}\n"
+            "agent: {system_prompt: You are a ferry., max_iterations: 3}\n"
+            "budget: {usd_per_user_day: 1.5}\n"
+            "timezone: Asia/Tokyo\n"
+        )
+        came = await house.reload()
+        assert came.restart == came.errors == ()
+        assert [reading.config.logging.level for reading in seen] == ["DEBUG"]
+        assert (host.busy_mode(), parts.dispatch._busy_mode()) == ("steer", "steer")
+        assert isinstance(parts.intake, GatewayIntake)
+        assert parts.intake._limits.queue_limit == 7
+        assert parts.drain_seconds() == 1
+        assert host.status.triggers().effective_tokens == before // 2
+        assert host.prefix_for("console").system_prompt.startswith("You are a ferry.")
+        assert str(host.accounts.zone) == "Asia/Tokyo"
+        assert host.accounts._limit_usd == 1.5
+        assert parts.delivery._settings.zone() == host.accounts.zone
+    finally:
+        await parts.store.close()
