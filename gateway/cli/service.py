@@ -26,6 +26,7 @@ from gateway.service.install import (
 )
 from gateway.service.installed import (
     has_systemd,
+    home_of_installed,
     not_only_roots,
     rendered_unit,
     this_layout,
@@ -146,7 +147,10 @@ def _needs_systemd() -> None:
         raise PosthouseError(NO_SYSTEMD)
 
 
-def _wanted_home(named: str) -> str:
+def _wanted_home(named: str | None) -> str:
+    """What is named, else the home of what is installed: an update must not begin a new one."""
+    if named is None:
+        return home_of_installed() or "posthouse"
     name = home_name(Path(named))
     if name is None:
         raise PosthouseError(BAD_HOME.format(home=named))
@@ -176,7 +180,8 @@ def _compile(layout: Layout) -> None:
 
 def _next(layout: Layout, places: Places, *, changed: bool, started: bool) -> str:
     lines = ["", "posthouse is installed." if changed else "posthouse was installed already."]
-    missing = [n for n in SECRET_NAMES[:3] if not (places.credentials / n).exists()]
+    folders = places.credentials, places.at(layout.real_home) / "secrets"  # ADR 66
+    missing = [n for n in SECRET_NAMES[:3] if not any((f / n).exists() for f in folders)]
     if missing:
         lines.append(
             f"Secrets: one file each in {places.credentials}; missing: {', '.join(missing)}"

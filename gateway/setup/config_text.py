@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from gateway.config.models import Config
+from gateway.config.renamed import RENAMED
 
 HEAD = """\
 # posthouse configuration, written by `posthouse init`. Only what differs from the defaults stands
@@ -41,6 +42,9 @@ def merged(existing: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
     """What was there, with these keys (dotted) set; a key that gets its default is taken away."""
     data: dict[str, Any] = copy.deepcopy(dict(existing))
     usual = Config().model_dump(mode="json")
+    for renamed in RENAMED:
+        if not renamed.keep and any(path in settings for path in renamed.new):
+            _drop(data, renamed.old)  # two names with two values would be refused
     for path, value in settings.items():
         *sections, key = path.split(".")
         place, default = data, usual
@@ -53,6 +57,15 @@ def merged(existing: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
         else:
             place[key] = value
     return {name: value for name, value in data.items() if value != {}}
+
+
+def _drop(data: dict[str, Any], path: str) -> None:
+    *sections, key = path.split(".")
+    place: Any = data
+    for name in sections:
+        place = place.get(name) if isinstance(place, dict) else None
+    if isinstance(place, dict):
+        place.pop(key, None)
 
 
 def rendered(data: Mapping[str, Any]) -> str:

@@ -147,6 +147,12 @@ def test_keys_are_set_in_any_text_and_the_rest_stays(name: str) -> None:
     assert edited(after, yaml.safe_load(after), WANTED) == after
 
 
+def test_a_key_under_its_old_name_makes_way() -> None:
+    text = "model: {default: x, max_tokens: 99}\n"
+    after = edited(text, yaml.safe_load(text), WANTED)
+    assert yaml.safe_load(after)["model"] == {"max_tokens": 99, "name": "claude-haiku-5-5"}
+
+
 def test_what_does_not_go_together_is_not_written() -> None:
     text = "telegram: {mode: webhook, webhook: {url: 'https://bot.example.org/x'}}\n"
     with pytest.raises(ConfigError):
