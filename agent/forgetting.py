@@ -52,6 +52,8 @@ class Holdings:
     notes: int = 0
     files: int = 0
     jobs: int = 0
+    mail: int = 0
+    """Messages and commands as they came in, the wish itself not counted."""
     keys: tuple[str, ...] = ()
     """Session keys of the conversations in which there is anything of them."""
     conversation_ids: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ class Holdings:
     @property
     def nothing(self) -> bool:
         """Is there not a thing?"""
-        return not (self.messages or self.notes or self.files or self.jobs)
+        return not (self.messages or self.notes or self.files or self.jobs or self.mail)
 
 
 @dataclass(frozen=True, slots=True)

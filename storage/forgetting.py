@@ -32,7 +32,7 @@ def holdings(db: sessions.Reader, owner: str) -> Holdings:
 
 
 def _holdings(db: sessions.Reader, owner: str, found: lists.Found) -> Holdings:
-    notes, files, jobs = rest.counts(db, owner)
+    notes, files, jobs, mail = rest.counts(db, owner)
     ids = (*found.own, *found.shared)
     places = db.execute(_PLACES, (json.dumps(ids), owner)).fetchall()
     return Holdings(
@@ -42,6 +42,7 @@ def _holdings(db: sessions.Reader, owner: str, found: lists.Found) -> Holdings:
         notes=notes,
         files=files,
         jobs=jobs,
+        mail=mail,
         keys=tuple(row[0] for row in places),
         conversation_ids=ids,
     )

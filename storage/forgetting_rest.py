@@ -34,15 +34,17 @@ _TITLED = (
 )
 
 
-def counts(db: sessions.Reader, owner: str) -> tuple[int, int, int]:
-    """Notes, files and jobs."""
+def counts(db: sessions.Reader, owner: str) -> tuple[int, int, int, int]:
+    """Notes, files, jobs and mail."""
     queries = (
         "SELECT count(*) FROM notes WHERE owner = ?1 OR place = ?1",
         "SELECT count(*) FROM attachments WHERE owner = ?1",
         f"SELECT count(*) FROM jobs WHERE {_JOBS} AND state IN ('active', 'paused')",
+        "SELECT count(*) FROM inbox WHERE owner = ?1 AND text <> ''"
+        " AND text NOT LIKE '/forget% me%'",
     )
-    notes, files, jobs = (int(db.execute(query, (owner,)).fetchone()[0]) for query in queries)
-    return notes, files, jobs
+    notes, files, jobs, mail = (int(db.execute(query, (owner,)).fetchone()[0]) for query in queries)
+    return notes, files, jobs, mail
 
 
 def clear_outbox(tx: Transaction, owner: str, own: Collection[str]) -> None:

@@ -73,6 +73,7 @@ class MemoryForgetting:
             shared=len(choice.first),
             notes=self._notes.count_of(owner),
             jobs=self._jobs.count_of(owner),
+            mail=self._mail.count_of(owner),
             keys=tuple(sorted(keys - {""})),
             conversation_ids=ids,
         )

@@ -133,6 +133,12 @@ class MemoryMailbox:
         """Of all that came in."""
         return self._next_inbox_id - 1
 
+    def count_of(self, owner: str) -> int:
+        """Messages and commands of a person, the wish to be forgotten not counted."""
+        said = [record.text.lower() for record in self._records_of(owner)]
+        wishes = [text.startswith("/forget") and " me" in text for text in said]
+        return sum(bool(text) and not wish for text, wish in zip(said, wishes, strict=True))
+
     def titled(self, owner: str, session_key: str) -> bool:
         """Has this person given a conversation of this key a name?"""
         return any(

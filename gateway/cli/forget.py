@@ -27,6 +27,7 @@ _NAMES = {
     "notes": "notes",
     "files": "files",
     "jobs": "reminders and jobs",
+    "mail": "of their messages and commands as they came in",
 }
 
 

@@ -66,4 +66,5 @@ def _numbers(held: Holdings) -> dict[str, int]:
         "notes": held.notes,
         "files": held.files,
         "jobs": held.jobs,
+        "mail": held.mail,
     }

@@ -97,6 +97,14 @@ class ForgettingContract:
         assert held.nothing
         assert (held.keys, held.conversation_ids) == ((), ())
 
+    async def test_a_command_that_came_in_is_held_and_the_wish_is_not(self, store: Store) -> None:
+        await store.accept(inbound(1, text="/forget me", kind="command"))
+        assert (await store.holdings(OWNER)).nothing
+        await store.accept(inbound(2, text="/title zebra", kind="command"))
+        assert (await store.holdings(OWNER)).mail == 1
+        await forget(store)
+        assert (await store.holdings(OWNER)).nothing
+
     async def test_what_is_held_is_counted(self, store: Store) -> None:
         await talk(store, said("hi"))
         await in_group(store, OWNER, "zebra", said("yes"))

@@ -95,6 +95,7 @@ async def test_the_operator_asks_first_and_erases_then(
     office = ForgettingOffice(desk_of(store, clock))
     numbers = {
         "messages": 2, "conversations": 1, "shared": 0, "notes": 0, "files": 0, "jobs": 0,
+        "mail": 0,
     }  # fmt: skip
     assert await office.answer({"action": "survey", "owner": OWNER}) == {"held": numbers}
     assert await office.answer({"action": "erase", "owner": OWNER}) == {"erased": numbers}
