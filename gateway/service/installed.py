@@ -11,7 +11,8 @@ from pathlib import Path
 
 import agent
 import gateway
-from gateway.service.unit import SERVICE, TOOLS, Layout, program_of, rendered
+from agent.errors import PosthouseError
+from gateway.service.unit import SERVICE, TOOLS, Layout, home_name_of, program_of, rendered
 
 UNIT_FOLDER = Path("/etc/systemd/system")
 MANAGER = Path("/run/systemd/system")
@@ -50,6 +51,24 @@ def this_layout(home_name: str = "posthouse") -> Layout:
         templates=checkout if (checkout / SERVICE).is_file() else shipped,
         home_name=home_name,
     )
+
+
+def home_of_installed(folder: Path = UNIT_FOLDER) -> str | None:
+    """The name of the home of what is installed; None: nothing is.
+
+    Raises:
+        PosthouseError: a unit of our name is there that is not like ours.
+    """
+    text = _text(folder / SERVICE)
+    if text is None:
+        return None
+    name = home_name_of(text)
+    if name is None:
+        raise PosthouseError(
+            f"{folder / SERVICE} names no StateDirectory, so it is not of our making; move it out "
+            "of the way, or say which home is meant with --home"
+        )
+    return name
 
 
 def look(layout: Layout, folder: Path = UNIT_FOLDER) -> Installed:

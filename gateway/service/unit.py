@@ -90,6 +90,12 @@ def further_credentials(names: Collection[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def home_name_of(unit: str) -> str | None:
+    """The name of the home that an installed unit file says; None: none that is like ours."""
+    found = re.search(r"(?m)^StateDirectory=(\S+)$", unit)
+    return home_name(STATE / found[1]) if found else None
+
+
 def program_of(unit: str) -> Path | None:
     """The program that an installed unit file starts."""
     found = re.search(r"(?m)^ExecStart=(\S+)", unit)

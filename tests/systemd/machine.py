@@ -35,6 +35,36 @@ class Refused(Exception):
     """There can be no such machine here; the text says why."""
 
 
+_IN_GROUPS = 'for group in $CONTROL_GROUPS; do echo $$ > "$group/cgroup.procs"; done; exec "$@"'
+
+
+def own_groups(name: str) -> list[Path]:
+    """Control groups for this machine alone: two of them in one would end each other's services."""
+    made: list[Path] = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, kind, path = line.split(":", 2)
+        if kind not in ("", "name=systemd"):
+            continue
+        mounts = ("systemd",) if kind else ("unified", "")
+        for mount in mounts:
+            parent = Path("/sys/fs/cgroup") / mount / path.lstrip("/")
+            if not (parent / "cgroup.procs").exists():
+                continue
+            with contextlib.suppress(OSError):
+                (parent / name).mkdir()
+                made.append(parent / name)
+            break
+    return made
+
+
+def remove_group(group: Path) -> None:
+    """It and those in it; what still holds a process stays."""
+    folders = [Path(folder) for folder, _, _ in os.walk(group, topdown=False)]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def lay_out(folder: Path) -> None:
     """What lies in /opt/posthouse: a copy, so that nobody's edits get into a running test."""
     for name in PACKAGES:
@@ -66,6 +96,7 @@ class Machine:
         self._folder = folder
         self._container: subprocess.Popen[bytes] | None = None
         self._leader = 0
+        self._groups: list[Path] = []
 
     @property
     def root(self) -> Path:
@@ -85,18 +116,22 @@ class Machine:
         place = self._folder / "opt"
         place.mkdir()
         lay_out(place)
+        name = f"posthouse-{os.getpid()}-{secrets.token_hex(4)}"
+        self._groups = own_groups(name)
         log = (self._folder / "boot.log").open("wb")
         with log:
             self._container = subprocess.Popen(
                 [
+                    *("sh", "-c", _IN_GROUPS, "sh"),
                     *("systemd-nspawn", "-D", "/", "--volatile=yes", "--register=no"),
                     *("--keep-unit", "--console=read-only", "--boot"),
-                    f"--machine=posthouse-{os.getpid()}-{secrets.token_hex(4)}",
+                    f"--machine={name}",
                     f"--bind-ro={sys.base_prefix}:/opt/python",
                     f"--bind={place}:/opt/posthouse",
                     f"--bind-ro={sysconfig.get_paths()['purelib']}:/opt/packages",
                     "systemd.firstboot=no",
                 ],
+                env={**os.environ, "CONTROL_GROUPS": " ".join(map(str, self._groups))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -156,3 +191,5 @@ class Machine:
                 self._container.kill()  # its processes die with their namespace
                 self._container.wait()
         self._container = None
+        for group in self._groups:
+            remove_group(group)

@@ -55,8 +55,7 @@ def _service(line: CommandLine) -> None:
     change.add_argument(
         "--home",
         metavar="DIR",
-        default="/var/lib/posthouse",
-        help="what it keeps, a folder in /var/lib (/var/lib/posthouse)",
+        help="what it keeps, a folder in /var/lib (that of what is installed, else posthouse)",
     )
     install = service.add_parser(
         "install", parents=[change], **said("install it, or bring what is installed up to date")

@@ -29,7 +29,14 @@ from gateway.service.install import (
     install_steps,
     uninstall_steps,
 )
-from gateway.service.installed import look, not_only_roots, rendered_unit, this_layout, unreadable
+from gateway.service.installed import (
+    home_of_installed,
+    look,
+    not_only_roots,
+    rendered_unit,
+    this_layout,
+    unreadable,
+)
 from gateway.service.unit import (
     SERVICE,
     TOOLS,
@@ -245,6 +252,14 @@ class TestWhatIsThere:
         assert (found.program, found.tools, found.outdated) == (ELSEWHERE.program, True, ())
         (places.units / TOOLS[0]).write_text("old")
         assert look(ELSEWHERE, places.units).outdated == (TOOLS[0],)
+
+    def test_an_update_keeps_the_home(self, places: Places) -> None:
+        assert home_of_installed(places.units) is None
+        carry_out(steps_of(places))
+        assert home_of_installed(places.units) == "bot-2"
+        (places.units / SERVICE).write_text("[Service]\nEnvironment=POSTHOUSE_HOME=/srv/x\n")
+        with pytest.raises(PosthouseError, match="not of our making"):
+            home_of_installed(places.units)
 
     def test_where_we_are(self) -> None:
         layout = this_layout()
