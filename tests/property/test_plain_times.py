@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -108,3 +111,43 @@ def test_a_clock_time_is_never_another_one(hour: int, minute: int, day: str) -> 
         assert schedule.spec.split()[:2] == [str(minute), str(hour)]
     else:
         assert schedule.spec.endswith(f"T{hour:02}:{minute:02}:00")
+
+
+zones = st.sampled_from(
+    (BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC")
+)
+moments = st.floats(1_767_225_600, 1_893_456_000) | st.sampled_from(
+    # within an hour of a change of the clock: Berlin 2027, New York 2027
+    (1_806_195_000.0, 1_806_196_200.0, 1_824_944_400.0, 1_824_948_000.0, 1_805_007_000.0)
+)
+
+
+@given(now=moments, zone=zones, minutes=st.integers(1, 100_000))
+def test_a_while_is_as_long_as_it_was_said_to_be(now: float, zone: str, minutes: int) -> None:
+    schedule = read_when(f"in {minutes} minutes", now, zone).schedule
+    due = schedules.next_due(schedule, now, now)
+    assert due is not None
+    assert 0 <= due - now - minutes * 60 < 1
+
+
+@given(now=moments, zone=zones, hour=st.integers(0, 23), minute=st.integers(0, 59))
+@example(now=1_806_195_000.0, zone=BERLIN, hour=2, minute=30)
+def test_a_time_of_day_is_within_a_day_and_reads_as_it_was_said(
+    now: float, zone: str, hour: int, minute: int
+) -> None:
+    meant = read_when(f"{hour}:{minute:02}", now, zone)
+    due = schedules.next_due(meant.schedule, now, now)
+    assert due is not None
+    assert 0 < due - now <= 26 * 3600
+    local = datetime.fromtimestamp(due, ZoneInfo(zone))
+    if meant.remark.startswith("The clocks go forward"):
+        assert (local.hour, local.minute) != (hour, minute)
+    else:
+        assert (local.hour, local.minute) == (hour, minute)
+
+
+@given(now=moments, zone=zones, days=st.integers(1, 3_000))
+def test_days_are_the_calendars(now: float, zone: str, days: int) -> None:
+    local = datetime.fromtimestamp(now, ZoneInfo(zone))
+    schedule = read_when(f"in {days} days at 12:00", now, zone).schedule
+    assert schedule.spec == f"{local.date() + timedelta(days=days)}T12:00:00"
