@@ -37,6 +37,7 @@ TURNS = 10_000
 CHATS = 200
 AT_ONCE = 8
 EVERY = 500
+TRACE_EVERY = 2_000
 """Turns between two looks."""
 WARM_TURNS = 2_000
 """What is loaded once is loaded, every chat has been compressed: growth counts from here on."""
@@ -87,9 +88,9 @@ class Soak:
             batch = itertools.islice(chats, number)  # all take from the same
             await asyncio.gather(*(talk(batch) for _ in range(AT_ONCE)))
             self.looks.append(await self._look(begun + number))
-            if self._trace:
+            if self._trace and (begun + number) % TRACE_EVERY == 0:
                 self._daemon.process.send_signal(signal.SIGUSR1)
-                await asyncio.sleep(QUIET_SECONDS)
+                await asyncio.sleep(10 * QUIET_SECONDS)
             await self._disturb(begun + number)
         return self.looks
 

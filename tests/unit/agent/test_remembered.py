@@ -31,12 +31,12 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     remembered = Remembered(upper, limit_bytes=20_000)
     for i in range(30):
         remembered("used again and again")
-        remembered(f"{i}" * 500)
+        remembered(f"a{i}" * 250)
     upper.seen.clear()
     remembered("used again and again")
     assert upper.seen == []
-    remembered("0" * 500)
-    assert upper.seen == ["0" * 500]
+    remembered("a0" * 250)
+    assert upper.seen == ["a0" * 250]
 
 
 def test_a_huge_text_drives_nothing_out() -> None:
@@ -49,6 +49,15 @@ def test_a_huge_text_drives_nothing_out() -> None:
     remembered("small")
     remembered(huge)
     assert upper.seen == [huge]
+
+
+def test_a_text_that_stays_as_it_is_takes_no_room_to_speak_of() -> None:
+    remembered = Remembered(str.upper)
+    long = "X" * 2_000_000
+    assert remembered(long) == long
+    again = "X" * 2_000_000
+    assert remembered(again) is again
+    assert 0 < remembered.size_bytes < 1_000
 
 
 def test_an_empty_result_counts_too() -> None:
