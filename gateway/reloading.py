@@ -105,10 +105,13 @@ class Reloads:
             try:
                 file = await self._settled(source)
                 reading = await in_daemon_thread(partial(source.reading, file), "config-reading")
+                for told in self._told:
+                    told(reading)
             except ConfigError as exc:
                 return self._refused(exc.problems)
-            for told in self._told:
-                told(reading)
+            except Exception as exc:  # the supervised border: the next reload shall be possible
+                log.exception("the configuration was not read")
+                return self._refused([f"not read, by a fault of ours: {type(exc).__name__}"])
             return await self._take_over(reading)
 
     def details(self) -> dict[str, str]:
@@ -170,7 +173,7 @@ class Reloads:
         self._waiting = (
             *(p for p in changed if p not in applied),
             *_changed_sections(self._started.sections, reading.sections),
-            *changed_secrets(self._started.secrets, reading.secrets),
+            *changed_secrets(self._started, reading),
         )
         waiting = {"waits_for_a_restart": ",".join(self._waiting)} if self._waiting else {}
         log.info(

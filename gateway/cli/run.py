@@ -21,7 +21,6 @@ from gateway.config.environment import (
     Secrets,
     environment,
     find_home,
-    values_to_hide,
 )
 from gateway.config.models import Config
 from gateway.config.reading import Reading, Source
@@ -136,7 +135,7 @@ async def _serve(
         only_console=only_console,
         plugin_sections=reading.sections,
         source=source,
-        file=reading.file,
+        reading=reading,
         set_up_log=set_up_log,
         crashes=crashes,
     )
@@ -176,7 +175,7 @@ def _log(reading: Reading, *, source: Source, quiet: bool, hidden: set[str]) -> 
     if quiet:
         terminal = all(s is not None and s.isatty() for s in (sys.stdin, sys.stderr))
         level = quiet_level(level, terminal=terminal)
-    hidden.update(reading.secrets.values(), values_to_hide(config, env, source.home.secrets))
+    hidden.update(reading.hidden)
     set_up(level=level, style=config.logging.format, secrets=hidden, env=env)
 
 

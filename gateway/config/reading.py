@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gateway.config.environment import Home, Secrets, find_config_file, read_secrets, unguarded
+from gateway.config.environment import (
+    Home,
+    Secrets,
+    find_config_file,
+    read_secrets,
+    referenced,
+    unguarded,
+    values_to_hide,
+)
 from gateway.config.loading import parse, read_text
 from gateway.config.models import Config
 
@@ -47,6 +55,10 @@ class Reading:
     secrets: Secrets
     file: FileText
     warnings: tuple[str, ...] = ()
+    referenced: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    """Secrets by their names that the configuration asks for as ``${NAME}``; None: there is none."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """What must not appear in a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +89,22 @@ class Source:
         loaded = parse(file.text, file.name, self.env)
         secrets = read_secrets(self.env, self.home.secrets)
         warnings = *loaded.notes, *unguarded(loaded.config, self.env, file.path)
-        return Reading(loaded.config, loaded.sections, secrets, file, warnings)
+        return Reading(
+            loaded.config,
+            loaded.sections,
+            secrets,
+            file,
+            warnings,
+            referenced(loaded.config, self.env, self.home.secrets),
+            (*secrets.values(), *values_to_hide(loaded.config, self.env, self.home.secrets)),
+        )
 
 
-def changed_secrets(old: Secrets, new: Secrets) -> Iterator[str]:
-    """The names of those that differ."""
+def changed_secrets(old: Reading, new: Reading) -> Iterator[str]:
+    """The names of those that differ; what was not asked for before is told by its key."""
     for one in fields(Secrets):
-        if getattr(old, one.name) != getattr(new, one.name):
+        if getattr(old.secrets, one.name) != getattr(new.secrets, one.name):
             yield one.name.upper()
+    for name, value in new.referenced.items():
+        if name in old.referenced and old.referenced[name] != value:
+            yield name

@@ -22,7 +22,7 @@ from agent.store_ports import Store
 from gateway import texts
 from gateway.concealing import conceal_this_process
 from gateway.config.models import Config
-from gateway.config.reading import Reading
+from gateway.config.reading import FileText, Reading
 from gateway.control import socket_path
 from gateway.daemon import Daemon
 from gateway.daemon_parts import Parts
@@ -162,7 +162,9 @@ def assemble(
 
     ``tidy_files``: what takes away the leavings of crashes among the files; once per start.
     """
-    started = Reading(config, around.plugin_sections, around.secrets, around.file)
+    started = around.reading or Reading(
+        config, around.plugin_sections, around.secrets, FileText(None)
+    )
     reloads = Reloads(started, around.source, clock)
     ground = Ground(config, around, clock, ids, store, reloads, plugins)
     pictures = PictureMaker()

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.media.transcription import Transcriber
 from gateway.config.environment import Home, Secrets
-from gateway.config.reading import FileText, Reading, Source
+from gateway.config.reading import Reading, Source
 from gateway.crashes.shelf import CrashShelf
 from gateway.platforms.console.adapter import Terminal
 
@@ -32,7 +32,7 @@ class Surroundings:
     """Where reports of crashes are put; None: nowhere."""
     source: Source | None = None
     """Where the configuration comes from, to be read again; None: from nowhere."""
-    file: FileText = field(default_factory=lambda: FileText(None))
-    """What stood in its file at the start."""
+    reading: Reading | None = None
+    """What all of it said at the start."""
     set_up_log: Callable[[Reading], None] | None = None
     """The log, as a changed configuration has it."""

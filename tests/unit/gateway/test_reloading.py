@@ -165,6 +165,43 @@ async def test_a_changed_secret_waits_and_is_not_shown(house: House, tmp_path: P
     assert "AAAA" not in str(house.reloads.details())
 
 
+async def test_secrets_of_servers_of_tools_are_read_again_as_well(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    named = tmp_path / "token"
+    named.write_text("one-secret")
+    named.chmod(0o600)
+    house = House(tmp_path, clock, text="{}\n")
+    house.env["TRACKER_FILE"] = str(named)
+    house.file.write_text(
+        "agent: {tools: {mcp: {a: {url: 'https://x.org', headers: {A: '${TRACKER}'}}}}}\n"
+    )
+    source = Source(house.home, house.env)
+    house.reloads = Reloads(source.reading(source.text()), source, clock)
+    readings: list[Reading] = []
+    house.reloads.on_reading(readings.append)
+    assert await house.reload() == Reload()
+    named.write_text("another-secret")
+    assert (await house.reload()).restart == ("TRACKER",)
+    assert [reading.hidden for reading in readings] == [("one-secret",), ("another-secret",)]
+    named.unlink()
+    (error,) = (await house.reload()).errors
+    assert error.startswith("TRACKER_FILE: ")
+
+
+async def test_a_fault_of_ours_is_not_the_last_reload(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stumbles(reading: Reading) -> None:
+        if not caplog.records:
+            raise RuntimeError("not this time")
+
+    house.reloads.on_reading(stumbles)
+    house.file.write_text(WHOLE.replace("222", "3"))
+    assert "fault of ours" in (await house.reload()).errors[0]
+    assert (await house.reload()).applied == ("telegram.allow_from",)
+
+
 async def test_who_fails_to_take_over_is_asked_again(house: House) -> None:
     asked: list[int] = []
 
@@ -274,7 +311,7 @@ async def test_the_parts_of_a_daemon_have_the_new_values(tmp_path: Path, clock: 
         house.env,
         only_console=True,
         source=source,
-        file=source.text(),
+        reading=source.reading(source.text()),
         set_up_log=seen.append,
     )
     made = await build_daemon(Config(), around)
