@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from datetime import datetime
 from importlib.resources import files
@@ -14,6 +16,7 @@ import pytest
 
 from agent.jobs.nouns import MAX_JOBS, Action, JobPlace, Schedule, place_in
 from agent.mail import Address
+from gateway.cli.main import build_parser
 from gateway.commands import jobs as commands
 from gateway.commands import jobs_text as texts
 from gateway.commands.contract import Call, Said
@@ -246,6 +249,34 @@ async def test_the_beginning_of_an_id_is_enough_where_it_names_one(rig: Rig) -> 
     assert first.startswith(common)
     assert "write more" in str(await office.answer({"action": "pause", "id": common}))
     assert "no job" in str(await office.answer({"action": "pause", "id": first[:2]}))
+
+
+@pytest.mark.parametrize(
+    ("line", "action", "all_of_them", "as_json"),
+    [
+        ("jobs", "list", False, False),
+        ("jobs --all", "list", True, False),
+        ("jobs list --all", "list", True, False),
+        ("jobs --all --json list", "list", True, True),
+        ("jobs list --json", "list", False, True),
+        ("jobs runs job_1 --json", "runs", False, True),
+        ("jobs --json cancel job_1", "cancel", False, True),
+    ],
+)
+def test_options_stand_before_the_action_or_behind_it(
+    line: str, action: str, all_of_them: bool, as_json: bool
+) -> None:
+    arguments = build_parser().parse_args(line.split())
+    assert (arguments.action, arguments.all, arguments.json) == (action, all_of_them, as_json)
+
+
+def test_the_words_for_times_are_not_there_before_somebody_needs_them() -> None:
+    code = (
+        "import sys, gateway.wiring.assembling, agent.tools.schedule\n"
+        "print({'agent.jobs.words.reading', 'agent.jobs.words.clocks', 'dateutil'} & {*sys.modules})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
 
 
 # --- names of zones
