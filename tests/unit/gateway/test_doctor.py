@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -454,3 +456,15 @@ def test_the_command(
     assert told["ok"] is False
     assert told["home"] == str(house.home)
     assert {"area", "level", "text", "remedy"} == set(told["findings"][0])
+
+
+def test_no_sdk_is_loaded_for_it(house: House) -> None:
+    """They take two seconds and 100 MB."""
+    line = (
+        "import sys; from gateway.cli.main import main; main(['doctor', '--offline'])\n"
+        "print(*{'anthropic', 'telegram', 'discord', 'aiohttp', 'mcp', 'PIL'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", line], env=house.env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ""
