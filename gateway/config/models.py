@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import field_validator
 
-from gateway.config.answering import (
+from gateway.config.sections.answering import (
     Agent,
     CacheTtl,
     Compression,
@@ -16,9 +16,9 @@ from gateway.config.answering import (
     SideTask,
     Tools,
 )
-from gateway.config.jobs import ConfiguredJob, JobList, JobTarget
-from gateway.config.running import Backup, Budget, Logging, Plugins, Sessions
-from gateway.config.talking import (
+from gateway.config.sections.jobs import ConfiguredJob, JobList, JobTarget
+from gateway.config.sections.running import Backup, Budget, Logging, Plugins, Sessions
+from gateway.config.sections.talking import (
     Console,
     Discord,
     Gateway,
@@ -27,7 +27,7 @@ from gateway.config.talking import (
     TelegramWebhook,
     WhoMayCommand,
 )
-from gateway.config.values import Ids, PlainIds, Section, plain_id
+from gateway.config.sections.values import Ids, PlainIds, Section, plain_id
 
 __all__ = [
     "Agent",

@@ -56,7 +56,7 @@ class Reading:
     file: FileText
     warnings: tuple[str, ...] = ()
     referenced: Mapping[str, str | None] = field(default_factory=dict, repr=False)
-    """Secrets by their names that the configuration asks for as ``${NAME}``; None: there is none."""
+    """What the configuration asks for as ``${NAME}``; None: there is none."""
     hidden: tuple[str, ...] = field(default=(), repr=False)
     """What must not appear in a log."""
 

@@ -12,8 +12,8 @@ from agent.mail import Address
 from agent.ports import Clock
 from agent.sessions import key_in, session_key
 from agent.store_ports import Store
-from gateway.config.jobs import ConfiguredJob, JobTarget
 from gateway.config.models import Config
+from gateway.config.sections.jobs import ConfiguredJob, JobTarget
 from gateway.intake.access import PlatformPolicy
 from gateway.jobs.house import House
 from gateway.jobs.keeping import Wanted, keep

@@ -15,8 +15,8 @@ from agent.tools.mcp.nouns import HttpWay, ServerSettings, StdioWay
 from agent.tools.mcp.results import Teller
 from agent.tools.registry import ToolRegistry
 from gateway.config.environment import referenced
-from gateway.config.mcp import McpServer, filled
 from gateway.config.models import Config
+from gateway.config.sections.mcp import McpServer, filled
 from gateway.loopback import is_loopback
 from gateway.mcp.servers import McpServers
 from gateway.windows.remembered import RememberedFacts

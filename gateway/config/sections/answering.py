@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from gateway.config.mcp import McpServerMap
-from gateway.config.values import HttpAddress, Section, off_is_text
+from gateway.config.sections.mcp import McpServerMap
+from gateway.config.sections.values import HttpAddress, Section, off_is_text
 
 CacheTtl = Literal["5m", "1h", "auto"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from gateway.config.values import Section, upper
+from gateway.config.sections.values import Section, upper
 
 
 class Sessions(Section):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.values import (
+from gateway.config.sections.values import (
     HttpAddress,
     Ids,
     PlainIds,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from agent.jobs import schedules
 from agent.jobs.nouns import MAX_NAME_CHARS, MAX_TEXT_CHARS, JobRefused, Kind, Schedule
-from gateway.config.values import NumberOrText, Section
+from gateway.config.sections.values import NumberOrText, Section
 
 MAX_JOBS = 200
 _LENGTH = re.compile(r"(\d{1,6}) ?(s|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)")

@@ -1,0 +1,1 @@
+"""Owns the sections of config.yaml, by what they are about."""
