@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from agent.jobs.nouns import (
     MAX_RUNS,
@@ -150,7 +151,8 @@ class MemoryJobs:
     # the ledger
 
     def job_runs(self, job_id: str, limit: int) -> list[JobRun]:
-        return [run for run in self._newest_first() if run.job_id == job_id][:limit]
+        own = (run for run in self._newest_first() if run.job_id == job_id)
+        return list(islice(own, limit))
 
     def ran_between(self, job_id: str, first: float, last: float) -> Sequence[float]:
         return sorted(
@@ -324,8 +326,8 @@ class MemoryJobs:
             if job.state == "active" and job.next_run_at is not None
         ]
 
-    def _newest_first(self) -> list[JobRun]:
-        return sorted(self._runs.values(), key=lambda run: -run.id)
+    def _newest_first(self) -> Iterator[JobRun]:
+        return reversed(self._runs.values())
 
     def _view(self, job: Job) -> JobView:
         return JobView(job, next(iter(self.job_runs(job.id, 1)), None))

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agent.errors import StoreError
+from agent.jobs import schedules
 from agent.jobs.nouns import (
     Fired,
     Firing,
@@ -136,13 +137,17 @@ class JobRunner:
 
     async def _let_run(self, job: Job, now: float) -> None:
         try:
-            firing = await self._decided(job, now)
+            schedules.checked(job.schedule)  # the machine's zones may be others by now
+            fired = await self._store.fire_job(job.id, await self._decided(job, now))
+            if fired is not None:
+                await self._hand_over(fired)
+        except StoreError:
+            raise
         except JobRefused as exc:
             await self._pause(job, str(exc))
-            return
-        fired = await self._store.fire_job(job.id, firing)
-        if fired is not None:
-            await self._hand_over(fired)
+        except Exception as exc:  # the supervised border: the others go on, and it is not tried on
+            log.exception("a job can not be run", extra=_facts(job))
+            await self._pause(job, repr(exc)[:200])
 
     async def _decided(self, job: Job, now: float) -> Firing:
         assert job.next_run_at is not None
