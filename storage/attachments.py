@@ -7,12 +7,10 @@ a row without bytes. Files that nobody knows go in `FolderAttachments.sweep`.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
 import re
-import secrets
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,6 +21,7 @@ from typing import Protocol, TypeVar
 from agent.attachments import NAME, StoredFile
 from agent.errors import StoreUnavailable
 from agent.ports import Clock
+from storage import file_bytes
 from storage.faultpoint import faultpoint
 
 T = TypeVar("T")
@@ -33,8 +32,6 @@ SWEEP_AFTER_SECONDS = 86_400.0
 """A file that nobody knows is left alone for so long: its row may be on its way."""
 _SWEPT_AT_ONCE = 1_000
 _THREAD = "posthouse-files"
-_NO_FILE = (errno.ELOOP, errno.EMLINK, errno.ENXIO)
-"""What opening a link or a socket says."""
 _UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 _EXTENSIONS = {
     "application/json": ".json",
@@ -175,15 +172,15 @@ class FolderAttachments:
                     os.unlink(path)
                     removed += 1
         if removed:
-            _sync_folder(self._folder)
+            file_bytes.sync_folder(self._folder)
         return removed
 
     def _place(self, data: bytes, media_type: str, now: float) -> str:
         """The bytes are in the folder, on disk, when this returns their name."""
         name = name_of(data, media_type)
         with self._placing, self._opened_folder() as folder:
-            if not _holds(folder, name, data, now):
-                _write(folder, name, data, now)
+            if not file_bytes.holds(folder, name, data, now):
+                file_bytes.write(folder, name, data, now)
             os.fsync(folder)
             faultpoint("attachments.placed")
         return name
@@ -196,7 +193,7 @@ class FolderAttachments:
         except FileExistsError:
             pass
         else:
-            _sync_folder(self._folder.parent)
+            file_bytes.sync_folder(self._folder.parent)
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             if stat.S_IMODE(os.fstat(folder).st_mode) != 0o700:
@@ -208,10 +205,10 @@ class FolderAttachments:
     def _load(self, name: str, size_bytes: int) -> bytes | None:
         """The bytes; None: they are not what was kept."""
         try:
-            with _opened_file(self._folder / name) as fd:
+            with file_bytes.opened_file(self._folder / name) as fd:
                 if fd is None or os.fstat(fd).st_size != size_bytes:
                     return None
-                data = _read(fd, size_bytes)
+                data = file_bytes.read(fd, size_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return data if hashlib.sha256(data).hexdigest()[:32] == name[:32] else None
@@ -248,66 +245,3 @@ class FolderAttachments:
                 except OSError as exc:  # one that can not go must not keep the others
                     _log.warning("a file is not swept", extra={"file": name, "error": repr(exc)})
         return removed
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _opened_file(path: Path | str, *, folder: int | None = None) -> Iterator[int | None]:
-    """For reading; None: what is there is no file (a link, a folder, a pipe)."""
-    try:
-        # Without O_NONBLOCK a pipe would be waited for.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    except OSError as exc:
-        if exc.errno not in _NO_FILE:
-            raise
-        yield None
-        return
-    try:
-        yield fd if stat.S_ISREG(os.fstat(fd).st_mode) else None
-    finally:
-        os.close(fd)
-
-
-def _read(fd: int, size_bytes: int) -> bytes:
-    """So many bytes, or fewer if the file ends before."""
-    with os.fdopen(fd, "rb", closefd=False) as file:
-        return file.read(size_bytes)
-
-
-def _holds(folder: int, name: str, data: bytes, now: float) -> bool:
-    """Is exactly this kept already? Then it is as good as new: on disk, and young."""
-    try:
-        with _opened_file(name, folder=folder) as fd:
-            if fd is None or os.fstat(fd).st_size != len(data) or _read(fd, len(data)) != data:
-                return False
-            os.utime(fd, (now, now))
-            os.fsync(fd)
-    except OSError:
-        return False  # missing, or not to be read: it is put in place anew
-    return True
-
-
-def _write(folder: int, name: str, data: bytes, now: float) -> None:
-    """Whole or not at all; whatever bears the name is replaced, never followed."""
-    unfinished = f".{secrets.token_hex(16)}.part"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    fd = os.open(unfinished, flags, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.utime(fd, (now, now))
-            os.fsync(fd)
-        faultpoint("attachments.written")
-        os.rename(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(unfinished, dir_fd=folder)
-        raise

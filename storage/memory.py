@@ -472,7 +472,7 @@ class MemoryStore:
     async def plan_parts(
         self, outbox_id: int, parts: Sequence[PartDraft]
     ) -> tuple[OutboxPart, ...]:
-        return self._mail.plan_parts(outbox_id, parts)
+        return self._mail.out.plan_parts(outbox_id, parts)
 
     async def mark_part(
         self,
@@ -482,10 +482,10 @@ class MemoryStore:
         platform_message_id: str | None = None,
         error: str | None = None,
     ) -> None:
-        self._mail.mark_part(part_id, state, platform_message_id, error)
+        self._mail.out.mark_part(part_id, state, platform_message_id, error)
 
     async def fail_outbox(self, outbox_id: int, error: str) -> None:
-        self._mail.fail_outbox(outbox_id, error)
+        self._mail.out.fail_outbox(outbox_id, error)
 
     async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
         return self._mail.cursors(platform, bot_id)

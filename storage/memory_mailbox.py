@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from agent.errors import StoreError
 from agent.mail import (
     Address,
     Cursor,
@@ -16,16 +14,13 @@ from agent.mail import (
     InboxState,
     OutboxDraft,
     OutboxItem,
-    OutboxPart,
-    PartDraft,
     Receipt,
-    SendState,
 )
 from storage.codec import clean, clean_json
-from storage.extras import extras_of, with_extras
 from storage.inbox import DEDUPE_SECONDS
-from storage.places import Today, address_of_today, record_of_today
-from storage.repair import OVER, is_newer, is_older_edit, state_of_item
+from storage.memory_outbox import MemoryOutbox, chat_of
+from storage.places import Today, record_of_today
+from storage.repair import is_newer, is_older_edit
 
 
 class MemoryMailbox:
@@ -41,11 +36,10 @@ class MemoryMailbox:
         """The update of the newest edit that a row shows."""
         self._quarantine: list[tuple[str, str, str, str, str]] = []
         self._quarantined_at: dict[tuple[str, str, str], float] = {}
-        self._outbox: dict[int, OutboxItem] = {}
+        self.out = MemoryOutbox(today)
         self._cursors: dict[tuple[str, str], dict[str, str]] = {}
         self._restarts_awaited: list[int] = []
         self._next_inbox_id = 1
-        self._next_part_id = 1
 
     # inbox
 
@@ -105,15 +99,7 @@ class MemoryMailbox:
                 address = Address(old.platform, old.bot_id, heir)
                 record = replace(item.record, address=address, message_id="", session_key=key)
                 self._inbox[item.id] = replace(item, record=record)
-        for owed in self.owed():
-            if _chat(owed.draft.address) == _chat(old):
-                address = Address(old.platform, old.bot_id, heir)
-                draft = replace(owed.draft, address=address, edits_message_id=None)
-                parts = tuple(
-                    replace(part, platform_message_id=None, payload=_without_edits(part.payload))
-                    for part in owed.parts
-                )
-                self._outbox[owed.id] = replace(owed, draft=draft, parts=parts)
+        self.out.move(old, heir)
         self._cursors.get((old.platform, old.bot_id), {}).pop(old.chat_id, None)
 
     def state_of(self, inbox_id: int) -> InboxState | None:
@@ -149,16 +135,18 @@ class MemoryMailbox:
     def clear_answers(self, owner: str, own: set[str], said_by_jobs: Iterable[OutboxDraft]) -> None:
         """Answers to a person lose their words; those that are still owed go out no more."""
         mine = self._records_of(owner)
-        direct = {_chat(r.address) for r in mine if r.payload.get("chat_kind") == "direct"}
-        below = {(*_chat(r.address), r.message_id) for r in mine}
-        jobs = [(_chat(draft.address), draft.text) for draft in said_by_jobs]
-        for item in list(self._outbox.values()):
+        direct = {chat_of(r.address) for r in mine if r.payload.get("chat_kind") == "direct"}
+        below = {(*chat_of(r.address), r.message_id) for r in mine}
+        jobs = [(chat_of(draft.address), draft.text) for draft in said_by_jobs]
+
+        def is_theirs(item: OutboxItem) -> bool:
             to, text = item.draft.address, item.draft.text
-            chat = _chat(to)
+            chat = chat_of(to)
             answers = chat in direct or (*chat, to.reply_to_message_id) in below
             by_job = any(chat == place and words in text for place, words in jobs)
-            if answers or by_job or item.conversation_id in own:
-                self._outbox[item.id] = _without_words(item)
+            return answers or by_job or item.conversation_id in own
+
+        self.out.clear(is_theirs)
 
     def forget_person(self, owner: str, upto: int, now: float) -> None:
         """What somebody sent goes; for a week an empty row stays, by which a repeat is known."""
@@ -175,12 +163,7 @@ class MemoryMailbox:
 
     def drop_conversation(self, conversation_id: str, turn_ids: Iterable[str], now: float) -> None:
         """It is deleted: its answers, and what it was told, but for what tells repeats."""
-        newest = max(self._outbox, default=0)
-        for owed in [i for i in self._outbox.values() if i.conversation_id == conversation_id]:
-            if owed.id == newest:
-                self._outbox[owed.id] = replace(_without_words(owed), conversation_id=None)
-            else:
-                del self._outbox[owed.id]
+        self.out.drop_conversation(conversation_id)
         for turn_id in turn_ids:
             for inbox_id in self.ids_of_turn(turn_id):
                 item = self._inbox[inbox_id]
@@ -193,11 +176,8 @@ class MemoryMailbox:
 
     def clear_old(self, before: float, now: float) -> None:
         """Mail of no conversation that is older than this."""
-        before, newest = min(before, now - DEDUPE_SECONDS), max(self._outbox, default=0)
-        for owed in list(self._outbox.values()):
-            alone = owed.conversation_id is None and owed.id != newest
-            if alone and owed.state in OVER and owed.created_at < before:
-                del self._outbox[owed.id]
+        before = min(before, now - DEDUPE_SECONDS)
+        self.out.clear_old(before)
         for item in list(self._inbox.values()):
             over = item.state in ("answered", "quarantined") and item.id not in self._turn_of
             kept = item.id == self.newest_id or item.id in self._restarts_awaited
@@ -300,79 +280,10 @@ class MemoryMailbox:
     def owe(
         self, drafts: Iterable[OutboxDraft], conversation_id: str | None, now: float
     ) -> tuple[OutboxItem, ...]:
-        items = []
-        for draft in drafts:
-            address = address_of_today(draft.address, self._today)
-            plain = replace(draft, address=address, text=clean(draft.text))
-            stored = with_extras(plain, clean_json(extras_of(draft)))
-            number = max(self._outbox, default=0) + 1
-            item = OutboxItem(number, conversation_id, stored, "planned", now)
-            self._outbox[item.id] = item
-            items.append(item)
-        return tuple(items)
+        return self.out.owe(drafts, conversation_id, now)
 
     def owed(self) -> list[OutboxItem]:
-        return [
-            item
-            for item in self._outbox.values()
-            if item.state in ("planned", "sending", "unknown")
-        ]
-
-    def plan_parts(self, outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
-        item = self._item(outbox_id)
-        if item.parts or item.state in OVER:
-            return item.parts
-        first = self._next_part_id
-        self._next_part_id += len(drafts)
-        parts = tuple(
-            OutboxPart(first + n, outbox_id, n, "planned", copy.deepcopy(clean_json(draft.payload)))
-            for n, draft in enumerate(drafts)
-        )
-        state = item.state if parts else state_of_item(())
-        self._outbox[outbox_id] = replace(item, parts=parts, state=state)
-        return parts
-
-    def mark_part(
-        self,
-        part_id: int,
-        state: SendState,
-        platform_message_id: str | None,
-        error: str | None,
-    ) -> None:
-        item = next(
-            (i for i in self._outbox.values() if any(p.id == part_id for p in i.parts)), None
-        )
-        if item is None:
-            raise StoreError(f"there is no outbox part {part_id}")
-        parts = tuple(
-            replace(
-                part,
-                state=state,
-                attempts=part.attempts + (state == "sending"),
-                platform_message_id=platform_message_id or part.platform_message_id,
-            )
-            if part.id == part_id
-            else part
-            for part in item.parts
-        )
-        self._outbox[item.id] = replace(
-            item,
-            parts=parts,
-            state=state_of_item([part.state for part in parts]),
-            error=item.error if error is None else clean(error),
-        )
-
-    def fail_outbox(self, outbox_id: int, error: str) -> None:
-        item = self._item(outbox_id)
-        parts = tuple(
-            part if part.state == "sent" else replace(part, state="failed") for part in item.parts
-        )
-        self._outbox[outbox_id] = replace(item, parts=parts, state="failed", error=clean(error))
-
-    def _item(self, outbox_id: int) -> OutboxItem:
-        if outbox_id not in self._outbox:
-            raise StoreError(f"there is no outbox item {outbox_id}")
-        return self._outbox[outbox_id]
+        return self.out.owed()
 
     # cursors
 
@@ -388,22 +299,6 @@ class MemoryMailbox:
             channels[cursor.channel_id] = cursor.message_id
 
 
-def _without_edits(payload: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in payload.items() if key != "edits"}
-
-
-def _without_words(item: OutboxItem) -> OutboxItem:
-    address = replace(item.draft.address, reply_to_message_id=None)
-    over: dict[SendState, SendState] = {"sent": "sent"}
-    return replace(
-        item,
-        draft=OutboxDraft(address, "", item.draft.kind),
-        state=over.get(item.state, "failed"),
-        parts=tuple(replace(p, payload={}, state=over.get(p.state, "failed")) for p in item.parts),
-        error=None,
-    )
-
-
 def _emptied(record: InboxRecord) -> InboxRecord:
     """What tells a repeat, and no more."""
     address = replace(record.address, reply_to_message_id=None)
@@ -411,12 +306,8 @@ def _emptied(record: InboxRecord) -> InboxRecord:
 
 
 def _message(record: InboxRecord) -> tuple[str, ...]:
-    return (*_chat(record.address), record.message_id, record.kind)
+    return (*chat_of(record.address), record.message_id, record.kind)
 
 
 def _update(record: InboxRecord) -> tuple[str | None, ...]:
     return record.address.platform, record.address.bot_id, record.kind, record.update_id
-
-
-def _chat(address: Address) -> tuple[str, str, str]:
-    return address.platform, address.bot_id, address.chat_id

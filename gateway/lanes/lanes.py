@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 3.0
 """What a told job may take to write down how it ended."""
-OTHERS_SECONDS = 30.0
-"""How long what works for somebody else may go on where a conversation shall rest."""
 
 
 @dataclass(slots=True, eq=False)
@@ -181,21 +179,10 @@ class Lanes:
             for key in keys:
                 self.wake(key)
 
-    async def quiet(self, keys: Collection[str], owner: str) -> bool:
-        """End what runs under keys that rest; False: something would not end.
-
-        What works for this person is told at once. Others may finish, but not for ever.
-        """
+    def begun_under(self, keys: Collection[str]) -> list[Run]:
+        """What runs under these keys."""
         lanes = [lane for key in keys if (lane := self._lanes.get(key)) is not None]
-        runs = [r for lane in lanes for r in lane.runs() if r.began_at is not None]
-        theirs = [r for r in runs if r.job.items and r.job.items[-1].record.owner == owner]
-        for run in theirs:
-            run.ask(StopReason.USER)
-        await wait_all([r.over for r in runs], self._clock, OTHERS_SECONDS)
-        late = [r for r in runs if not r.over.done()]
-        for run in late:
-            run.ask(StopReason.USER)
-        return await wait_all([r.over for r in late], self._clock, SETTLE_SECONDS)
+        return [run for lane in lanes for run in lane.runs() if run.began_at is not None]
 
     def merge(self, old: str, new: str) -> None:
         """What was said under the old key is said under the new one from here on.

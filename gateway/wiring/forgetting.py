@@ -20,6 +20,7 @@ from gateway.delivery.outbox import Delivery
 from gateway.forgetting.desk import Cache, ForgettingDesk, Leavings
 from gateway.forgetting.office import ForgettingOffice
 from gateway.lanes.lanes import Lanes
+from gateway.lanes.resting import Rest
 from gateway.turns.compactors import CompactorCache
 from gateway.wiring.exchange import kept_files
 from gateway.wiring.ground import Ground
@@ -64,7 +65,7 @@ def build_desk(
         leavings or Leavings(backups=list, plugin_files=list),
         ground.clock,
         lambda: ground.zone,
-        lanes=lanes,
+        lanes=Rest(lanes, ground.clock),
         caches=(Cache(drop),),
         hand_over=delivery.hand_over,
         withdraw=delivery.withdraw,

@@ -42,6 +42,7 @@ from gateway.jobs.desk import JobDesk
 from gateway.lanes.dispatch import Dispatch
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.recovery import Recovery
+from gateway.lanes.resting import Rest
 from gateway.restarting import RestartDesk
 from gateway.turns.compactors import CompactorCache
 from gateway.turns.companions import Companions
@@ -286,7 +287,7 @@ class Rig:
             Leavings(backups=list, plugin_files=list),
             self.clock,
             lambda: ZoneInfo("Europe/Berlin"),
-            lanes=self.lanes,
+            lanes=Rest(self.lanes, self.clock),
             hand_over=self.delivery.hand_over,
             withdraw=self.delivery.withdraw,
         )
