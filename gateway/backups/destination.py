@@ -38,7 +38,7 @@ def destination(home: Home, named: str, date: str) -> Destination:
         _refuse_other_file(path)
         return Destination(path, is_file=True)
     if path == folder_of(home).resolve():
-        path.mkdir(mode=0o700, exist_ok=True)  # where all of them lie is none of them
+        _make(path)  # where all of them lie is none of them
     if path.is_dir():
         return Destination(_free(path / date))
     if path.exists():
@@ -46,6 +46,13 @@ def destination(home: Home, named: str, date: str) -> Destination:
             f"{path} is there already, and no folder; name a folder, or a file that ends with .db"
         )
     return Destination(path)
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise PosthouseError(f"{path} can not be made: {exc.strerror or exc}") from exc
 
 
 def _free(path: Path) -> Path:

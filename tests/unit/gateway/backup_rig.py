@@ -43,6 +43,7 @@ async def filled(home: Home, word: str = "swordfish") -> str:
     (home.path / "workspace/me/note.md").write_text(word)
     (home.path / "plugins/mine/plugin.py").write_text("x = 1")
     (home.path / "secrets/ANTHROPIC_API_KEY").write_text("sk-secret")
+    (home.path / "secrets/ANTHROPIC_API_KEY").chmod(0o600)
     (home.path / "hermes/.env").write_text("KEY=sk-secret")
     with closing(sqlite3.connect(home.path / "hermes/vault.db")) as db, db:
         db.execute("CREATE TABLE IF NOT EXISTS t (x)")

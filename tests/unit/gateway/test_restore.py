@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from gateway.config.environment import Home
 from gateway.home_lock import claimed
 from storage.sqlite import open_store
 from tests.contract.store_suite import said, talk
+from tests.fakes.store_invariants import check_invariants
 from tests.unit.gateway.backup_rig import NOW, TOOLS, filled, made, new_home, put_back, words_in
 
 
@@ -259,3 +261,18 @@ def test_a_restore_that_was_cut_off_is_finished_by_running_it_again(
     assert "is finished" in capsys.readouterr().out
     assert words_in(here.database) == ["swordfish"]
     assert len(list(here.path.glob("replaced-*"))) == 1
+
+
+@pytest.mark.parametrize("version", ["0001_first", "0002_people_and_places", "0003_memory"])
+async def test_a_backup_of_an_older_version(home: Home, tmp_path: Path, version: str) -> None:
+    """It comes back as it is; the next start brings it up to date."""
+    golden = Path(__file__).parents[2] / "golden" / f"{version}.db.gz"
+    (tmp_path / "old.db").write_bytes(gzip.decompress(golden.read_bytes()))
+    before = words_in(tmp_path / "old.db")
+    await put_back(home, tmp_path / "old.db")
+    assert words_in(home.database) == before
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    assert await store.owed() == []
+    await talk(store, said("on it goes"))
+    await store.close()
+    check_invariants(home.database)
