@@ -31,9 +31,12 @@ class CrashHandler(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is None or record.name.partition(".")[0] not in _OURS:
             return
-        # The words before anything was put into them: constants of ours.
+        # The words before anything was put into them are constants of ours; asyncio's are made of
+        # whatever a task or a callback was called with.
+        ours = record.name != "asyncio"
+        what = f"{record.name}: {record.msg}"[:200] if ours else "asyncio: nobody caught an error"
         try:
-            self._shelf.error(f"{record.name}: {record.msg}"[:200], error)
+            self._shelf.error(what, error)
         except Exception:  # noqa: BLE001 - the supervised border: no second crash
             return
 

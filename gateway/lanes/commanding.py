@@ -103,7 +103,14 @@ class Commanding:
         except Exception:  # the supervised border of a command: the user is told
             log.exception("command failed", extra={"command": command.name})
             return texts.COMMAND_FAILED
-        log.info("command", extra={"command": command.name, "inbox_id": item.id})
+        log.info(
+            "command",
+            extra={
+                "command": command.name,
+                "inbox_id": item.id,
+                "platform": item.record.address.platform,
+            },
+        )
         if isinstance(outcome, Completed):
             return outcome.value
         return texts.COMMAND_STOPPED if outcome.reason is StopReason.USER else None

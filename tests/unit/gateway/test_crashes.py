@@ -133,6 +133,15 @@ async def test_a_task_that_crashes_leaves_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_logged")
+async def test_what_asyncio_quotes_is_in_none(tmp_path: Path) -> None:
+    asyncio.get_running_loop().call_soon(broken, 0, WORDS)
+    await asyncio.sleep(0)
+    (crash,) = kept(tmp_path)
+    assert crash.what == "asyncio: nobody caught an error"
+    assert WORDS not in crash.path.read_text()
+
+
+@pytest.mark.usefixtures("_logged")
 def test_what_is_no_crash_leaves_none(tmp_path: Path) -> None:
     log = logging.getLogger("gateway.x")
     log.error("only words")
