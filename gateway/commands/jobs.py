@@ -7,6 +7,7 @@ from agent.jobs.words.bringing_in import bring_in_words
 from agent.mail import Button, InboxRecord
 from gateway.commands import jobs_text as texts
 from gateway.commands.contract import Call, CommandHost, Said
+from gateway.intake.commands import whole_argument
 from gateway.jobs.desk import JobDesk
 
 BELL = "⏰"
@@ -33,14 +34,15 @@ async def remind(host: CommandHost, call: Call) -> str | Said:
     desk = host.jobs
     if desk is None:
         return texts.NOT_TO_BE_HAD
-    if not call.argument.strip():
+    argument = whole_argument(call.record.text)
+    if not argument:
         return texts.REMIND_USAGE
     await bring_in_words()
     from agent.jobs.words.nouns import TimeUnclear  # noqa: PLC0415 - brought in just now
     from agent.jobs.words.reading import split  # noqa: PLC0415
 
     try:
-        found = split(call.argument, said_at(call.record), desk.zone)
+        found = split(argument, said_at(call.record), desk.zone)
     except TimeUnclear as unclear:
         return str(unclear)
     place = place_in(call.record)

@@ -22,6 +22,12 @@ class Command:
     """The bot that it is meant for, where the text says so; lower case."""
 
 
+def whole_argument(text: str) -> str:
+    """What stands behind the command's name, for those that keep it: not cut."""
+    match = _COMMAND.fullmatch(text.strip())
+    return (match[3] or "").strip() if match is not None else ""
+
+
 def parse_command(text: str) -> Command | None:
     """The command that this text is, or None if it is a message.
 

@@ -24,7 +24,8 @@ EXAMPLES = "“tomorrow at 9:00”, “in 20 minutes”, “every weekday at 8:0
 _ME = re.compile(
     r"(?:(?:remind|erinnere?)\s+)?(?:me|us|mich|uns)\s+(?=\S)|(?:提醒)?我\s*(?=\S)", re.IGNORECASE
 )
-_SEPARATOR = re.compile(r"\s*(?:[:;,]|[-–—](?=\s))\s*")
+_SEPARATOR = re.compile(r"[ \t]*(?:[:;,]|[-–—](?=\s))\s*")
+"""On the same line: a dash that begins the next one is a list's."""
 _TO = re.compile(r"to\s+(?!do\b)(?=\S)", re.IGNORECASE)
 _AND = re.compile(r"(?:and|und|or|oder|和)?\s*", re.IGNORECASE)
 _END_OF_REPEAT = re.compile(r"(?:until|till|starting|except|bis|außer|直到)\b", re.IGNORECASE)

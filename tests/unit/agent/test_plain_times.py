@@ -337,6 +337,8 @@ def test_a_while_is_real_time_and_days_are_the_calendars() -> None:
         ("remind me in 1h30 to eat", "2026-11-30T12:43:00", "eat"),
         ("in 2 hours do it", "2026-11-30T13:13:00", "do it"),
         ("tomorrow at 9 two\n\nlines  here", "2026-12-01T09:00:00", "two\n\nlines  here"),
+        ("tomorrow at 9\n- milk\n- eggs", "2026-12-01T09:00:00", "- milk\n- eggs"),
+        ("tomorrow at 9 - milk", "2026-12-01T09:00:00", "milk"),
         ("明天9点开会", "2026-12-01T09:00:00", "开会"),
         ("提醒我20分钟后喝水", "2026-11-30T11:33:00", "喝水"),
         ("每天早上8点吃药", "0 8 * * *", "吃药"),

@@ -137,6 +137,14 @@ async def test_given_again_after_a_crash_it_finds_what_it_has_made(rig: Rig) -> 
     assert len(await kept(rig)) == 1
 
 
+async def test_a_long_text_is_kept_whole_or_not_at_all(rig: Rig) -> None:
+    long = "word " * 300 + "end"
+    assert (await say(rig, f"/remind {long} tomorrow 9:00")).startswith("Set as job 1")
+    assert (await kept(rig))[0][1] == f"⏰ {long}"
+    answer = await say(rig, f"/remind tomorrow 9:00 {'word ' * 1_000}")
+    assert answer.startswith("A job's text has at most 4,000 characters")
+
+
 async def test_what_came_late_counts_from_when_it_was_said(rig: Rig) -> None:
     """Said at 23:50, read at 0:10: tomorrow is today by now."""
     evening = datetime(2027, 1, 15, 23, 50, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
