@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import fcntl
 import json
 import os
 import re
+import signal
 import stat
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +19,15 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.harness import (
+    REPO,
     TELEGRAM_USER,
+    Daemon,
     TelegramChat,
     World,
     answered,
+    environment,
+    eventually,
     run_command,
-    settled,
 )
 from tests.fakes.anthropic_server import Fault
 
@@ -63,11 +70,11 @@ async def test_after_a_busy_run(world: World) -> None:
     await answered(chat, "hello", daemon)
     where = {"chat_id": TELEGRAM_USER, "user_id": TELEGRAM_USER}
     world.telegram.document(b"some words\n" * 20, "notes.txt", caption="read it", **where)
-    await settled(world)
+    await turns(world, daemon, "done", 2)
     # An answer that quotes the provider's refusal, with the key in it.
     world.anthropic.script(Fault("401", message=f"bad {secrets}"))
     chat.say("and now?")
-    await settled(world)
+    await turns(world, daemon, "failed", 1)
     status = await run_command(world.home, "status", "--json")
     top = await run_command(world.home, "top", "--json")
     shown = await run_command(world.home, "config", "show", secrets=secrets)
@@ -94,6 +101,15 @@ async def test_after_a_busy_run(world: World) -> None:
                 assert not path.is_file() or form not in path.read_bytes(), path
 
 
+async def turns(world: World, daemon: Daemon, state: str, count: int) -> None:
+    await eventually(
+        lambda: world.database().states("turns").get(state) == count,
+        40.0,
+        f"{count} turns {state}",
+        alive=daemon,
+    )
+
+
 def of_process(pid: int, name: str) -> str:
     return (Path("/proc") / str(pid) / name).read_text(encoding="utf-8")
 
@@ -101,3 +117,42 @@ def of_process(pid: int, name: str) -> str:
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=20) as answer:
         return str(answer.read().decode())
+
+
+@pytest.mark.parametrize("reader", ["reads nothing", "has gone", "was never there"])
+async def test_nobody_reads_the_log(world: World, reader: str) -> None:
+    """Whoever is to answer people does not wait for whoever should read the log."""
+    world.configure(logging={"level": "DEBUG", "format": "plain"})
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    if reader == "has gone":
+        os.close(reading)
+    environ = environment(world.home, world.secrets_for("telegram"))
+    close = "2>&-" if reader == "was never there" else ""
+    process = subprocess.Popen(  # noqa: ASYNC220 - as the harness does
+        ["/bin/sh", "-c", f'exec "{sys.executable}" -m gateway run {close}'],
+        cwd=REPO,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=writing,
+    )
+    os.close(writing)
+    try:
+        chat = TelegramChat(world)
+        for number in range(5):
+            chat.say(f"hello {number}")
+            await eventually(
+                lambda n=number: any(f"hello {n}" in text for text in chat.shown()),
+                40.0,
+                "an answer",
+            )
+        status = await run_command(world.home, "status", "--json")
+        assert json.loads(status.stdout)["ready"]
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        if reader != "has gone":
+            os.close(reading)
