@@ -162,7 +162,13 @@ class JobsContract:
         assert record.payload == {
             "chat_kind": "direct",
             "sender_id": "1",
-            SCHEDULED: {"id": job.id, "number": 1, "name": "sum up", "due_at": DUE},
+            SCHEDULED: {
+                "id": job.id,
+                "number": 1,
+                "name": "sum up",
+                "due_at": DUE,
+                "due": "2027-01-15T08:10+00:00",
+            },
         }
         assert (fired.run.state, fired.run.inbox_id) == ("claimed", fired.item.id)
         assert await store.settle_runs() == []
