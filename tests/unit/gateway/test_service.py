@@ -96,6 +96,11 @@ class TestUnits:
         home = find_home({"POSTHOUSE_HOME": "/x"}).tools_socket.name
         assert f"/{home}\n" in UNIT_TEXTS[TOOLS[0]]
 
+    def test_a_call_that_is_refused_is_no_end_of_the_process(self) -> None:
+        """Node asks for one when it starts, and some library will one day."""
+        for name in (SERVICE, TOOLS[1]):
+            assert "\nSystemCallErrorNumber=EPERM\n" in UNIT_TEXTS[name]
+
     def test_a_secret_that_is_not_there_is_no_end_of_the_start(self) -> None:
         text = UNIT_TEXTS[SERVICE] + further_credentials(["TRACKER", "not-one", ".x", "a"])
         loaded = [n.split(":")[0] for n in text.split("LoadCredential=")[1:]]
