@@ -10,7 +10,7 @@ from agent.clock import SystemClock
 from gateway.backups.shelf import kept
 from gateway.doctor.database_file import bounded, bytes_of, form_of, looked_into
 from gateway.doctor.finding import Finding, Said
-from gateway.doctor.ground import Ground
+from gateway.doctor.ground import Ground, readable
 
 _MB = 1024 * 1024
 LARGE_LOG_BYTES = 256 * _MB
@@ -26,6 +26,8 @@ def look(ground: Ground) -> Iterable[Finding]:
     """The file, beside a running daemon or without one."""
     said = Said("database")
     file = ground.home.database
+    if not readable(ground.home.path):
+        return said.findings  # said under "home"
     if not file.exists():
         said.note("there is none yet; the first start makes it")
         return said.findings

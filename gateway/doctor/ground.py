@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,11 @@ class Ground:
     def runs(self) -> bool:
         """A daemon runs on this home."""
         return self.status is not None
+
+
+def readable(folder: Path) -> bool:
+    """May we look into it? Where it is not there, that is no matter of rights."""
+    return not os.path.lexists(folder) or os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
 
 
 def survey(env: Mapping[str, str], config_option: str | None, *, offline: bool) -> Ground:

@@ -30,7 +30,7 @@ def look(ground: Ground) -> Iterable[Finding]:
         if file is not None and _open_to_others(file):
             said.warning(f"others on this machine can read {file}", f"chmod 600 {file}")
     folder = ground.home.secrets
-    if folder.is_dir() and folder.stat().st_mode & 0o077:
+    if os.path.isdir(folder) and folder.stat().st_mode & 0o077:
         said.warning(f"others on this machine can look into {folder}", f"chmod 700 {folder}")
     if not found:
         said.note("there is no token and no key", "`posthouse init` asks for them and tries each")

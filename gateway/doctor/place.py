@@ -19,6 +19,11 @@ def look(ground: Ground) -> Iterable[Finding]:
     """Everything about the folder itself."""
     said = Said("home")
     home, path = ground.home, ground.home.path
+    if not _may_look(path):
+        said.problem(
+            f"{path} ({home.reason}) is closed to you", "ask as the gateway's user, or as root"
+        )
+        return said.findings
     if not path.exists():
         said.note(
             f"{path} ({home.reason}) is not there yet",
@@ -33,6 +38,16 @@ def look(ground: Ground) -> Iterable[Finding]:
     _rights(said, path)
     _room(said, path)
     return said.findings
+
+
+def _may_look(path: Path) -> bool:
+    try:
+        path.stat()
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return not path.is_dir() or os.access(path, os.R_OK | os.X_OK, effective_ids=True)
 
 
 def _rights(said: Said, path: Path) -> None:
@@ -55,7 +70,7 @@ def _rights(said: Said, path: Path) -> None:
             "it lies on a disk that is mounted read-only: nothing can be stored",
             f"see `dmesg` for why; then: mount -o remount,rw $(findmnt -no TARGET -T {path})",
         )
-    elif not os.access(path, os.W_OK | os.X_OK):
+    elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         said.problem("it can not be written", f"chmod u+rwx {path}")
     strange = [
         entry.name

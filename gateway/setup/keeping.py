@@ -38,7 +38,7 @@ def check_home(home: Home) -> None:
     if not place.is_dir():
         raise PosthouseError(f"{place} is no folder; move it away, or set POSTHOUSE_HOME")
     foreign = place == home.path and os.geteuid() not in (0, place.stat().st_uid)
-    if foreign or not os.access(place, os.W_OK | os.X_OK):
+    if foreign or not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
         raise PosthouseError(
             f"{place} can not be written by you ({home.reason}); ask as its owner or as root, or "
             "set POSTHOUSE_HOME to a folder of your own"

@@ -335,6 +335,41 @@ async def test_what_the_running_gateway_says_of_itself(house: House) -> None:
     assert all(f.remedy for f in found)
 
 
+async def test_a_gateway_that_hangs_holds_nobody_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def status(request: object, reader: object, writer: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("gateway.doctor.ground.ANSWER_SECONDS", 0.2)
+    server = ControlServer(house.home / "control.sock", {"status": status})
+    await server.start()
+    try:
+        found = await asyncio.to_thread(house.findings)
+    finally:
+        await server.close()
+    (finding,) = [f for f in found if f.area == "gateway"]
+    assert (finding.level, "does not answer" in finding.text) == ("problem", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_somebody_elses_home(house: House, mode: int) -> None:
+    for folder in house.home.parents:
+        if folder.is_relative_to("/tmp/pytest-of-root"):
+            folder.chmod(0o755)
+    house.home.chmod(mode)
+    house.findings()  # whatever is imported has to be read as root
+    os.seteuid(65_534)
+    try:
+        found = house.troubles()
+    finally:
+        os.seteuid(0)
+    problems = [f for f in found if f.level == "problem"]
+    assert [f.area for f in problems if "as the" in f.remedy or "as that" in f.remedy]
+    assert not [f for f in found if "the check itself failed" in f.text]
+
+
 def test_one_that_hangs_and_one_that_breaks_hold_nobody_up() -> None:
     def hangs() -> Iterable[Finding]:
         time.sleep(30)
