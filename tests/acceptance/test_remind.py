@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.acceptance.harness import (
+    DISCORD_USER,
     TELEGRAM_USER,
     DiscordChat,
     TelegramChat,
     World,
     answered,
+    eventually,
     run_command,
     settled,
 )
@@ -49,6 +51,20 @@ async def test_a_reminder_comes_at_its_time_and_the_model_is_not_asked(world: Wo
     await daemon.kill()
     runs = (await jobs(world, "runs", listed[0]["id"]))["runs"]
     assert [run["state"] for run in runs] == ["done"], "without a daemon, from its store"
+
+
+async def test_discords_menu_has_it(world: World) -> None:
+    world.configure()
+    daemon = await world.run("discord")
+    chat = DiscordChat(world)
+    await eventually(lambda: world.discord.commands(), 20.0, "a menu", alive=daemon)
+    said = world.discord.slash(
+        chat.channel, DISCORD_USER, "remind", {"when-what": "every day at 9:00 water the plants"}
+    )
+    await answered(chat, "every day at 09:00: water the plants", daemon)
+    assert said.acked
+    chat.say("/jobs cancel 1")
+    await answered(chat, "Job 1 is cancelled: water the plants", daemon)
 
 
 async def test_the_button_cancels_it(world: World) -> None:
