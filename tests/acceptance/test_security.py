@@ -55,6 +55,7 @@ async def test_after_a_busy_run(world: World) -> None:
     world.configure(
         agent={"tools": {"files": True, "shell": True}},
         logging={"level": "DEBUG"},
+        model={"context_length": None},  # asked for, and remembered in a file
     )
     world.home.chmod(0o700)
     (world.home / "config.yaml").chmod(0o600)
