@@ -42,7 +42,7 @@ class Made:
     """Named by messages, and gone from the home before this."""
     beside: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Could not be read."""
+    """Could not be read, or is a plugin's and lies outside the home."""
     alone: bool = field(default=False)
     """The database only."""
 
@@ -155,12 +155,14 @@ def _take_beside(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What was taken along, and what could not be read."""
     names = {Path(name) for name in BESIDE}
-    for path in also:
-        with contextlib.suppress(ValueError):
-            inside = path.relative_to(home)
-            if inside.parts and inside.parts[0] not in (*BESIDE, DATABASE, ATTACHMENTS, "backups"):
-                names.add(inside)
     left_out: list[str] = []
+    for path in also:
+        if not path.is_relative_to(home):
+            left_out.append(str(path))  # theirs to look after; a backup is of this home
+            continue
+        inside = path.relative_to(home)
+        if inside.parts and inside.parts[0] not in (*BESIDE, DATABASE, ATTACHMENTS, "backups"):
+            names.add(inside)
     found = sorted(name for name in names if (home / name).exists())
     for name in found:
         (part / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

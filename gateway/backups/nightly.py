@@ -84,7 +84,10 @@ class Nightly:
         extra = {"path": str(made.backup.path), "bytes": made.backup.bytes, "taken_away": gone}
         log.info("backup", extra=extra)
         if made.left_out:
-            log.warning("not in the backup: not readable", extra={"files": made.left_out[:5]})
+            log.warning(
+                "not in the backup: not readable, or outside the home",
+                extra={"files": made.left_out[:5]},
+            )
         return f"{made.backup.path.name}, {made.counts['messages']} messages"
 
     async def make_up(self) -> None:

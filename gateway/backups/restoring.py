@@ -12,7 +12,7 @@ from gateway.backups.choosing import Chosen
 from gateway.backups.making import ATTACHMENTS, DATABASE, dated
 from gateway.backups.moving_in import STAGING, finish, write_plan
 from gateway.backups.nouns import SPARE_BYTES, StoreTools
-from gateway.backups.shelf import REPLACED
+from gateway.backups.shelf import REPLACED, manifest_of
 from gateway.backups.trees import (
     copy_tree,
     give_to_owner_of,
@@ -52,7 +52,7 @@ def restore(home: Home, chosen: Chosen, tools: StoreTools, now: float) -> Restor
     aside = _aside(home, now)
     staging = home.path / STAGING
     try:
-        _refuse_what_can_not_move(home)
+        _refuse_what_can_not_move(home, chosen)
         _refuse_without_room(home, chosen)
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(mode=0o700, parents=True)
@@ -92,7 +92,7 @@ def _stage_folder(home: Home, folder: Path, staging: Path) -> tuple[list[str], l
             if entry.is_file() and not entry.is_symlink():
                 place_file(entry, staging / ATTACHMENTS / entry.name)
         items.append(ATTACHMENTS)
-    for name in (*_STATE, *_SETTINGS):
+    for name in (*_state_in(folder), *_SETTINGS):
         if not (folder / name).exists():
             continue
         if name in _SETTINGS and os.path.lexists(home.path / name):
@@ -105,9 +105,17 @@ def _stage_folder(home: Home, folder: Path, staging: Path) -> tuple[list[str], l
     return items, kept
 
 
-def _refuse_what_can_not_move(home: Home) -> None:
+def _state_in(folder: Path) -> list[str]:
+    """What the backup holds beside: also what plugins keep elsewhere in the home."""
+    told = (manifest_of(folder) or {}).get("beside", [])
+    others = {name for name in told if isinstance(name, str) and Path(name).name == name}
+    return sorted({*_STATE, *others} - {*_SETTINGS, DATABASE, ATTACHMENTS, "..", "."})
+
+
+def _refuse_what_can_not_move(home: Home, chosen: Chosen) -> None:
     """Moving aside is renaming: not possible for a disk of its own."""
-    for name in (DATABASE, ATTACHMENTS, *_STATE):
+    beside = [] if chosen.folder is None else [ATTACHMENTS, *_state_in(chosen.folder)]
+    for name in (DATABASE, *beside):
         path = home.path / name
         if path.is_mount() or path.is_symlink():
             raise PosthouseError(
@@ -121,7 +129,7 @@ def _refuse_without_room(home: Home, chosen: Chosen) -> None:
     if chosen.folder is not None:
         far = chosen.folder.stat().st_dev != home.path.stat().st_dev
         needed += size_of(chosen.folder / ATTACHMENTS) if far else 0
-        needed += sum(size_of(chosen.folder / name) for name in _STATE)
+        needed += sum(size_of(chosen.folder / name) for name in _state_in(chosen.folder))
     free = shutil.disk_usage(home.path).free
     if free < needed:
         raise PosthouseError(

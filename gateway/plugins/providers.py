@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from agent.daemon_threads import DaemonThreads
 from agent.errors import EngineError
@@ -34,6 +35,8 @@ class ProviderSource:
         self._schemas: tuple[ToolSchema, ...] = ()
         self._spare: MemoryProvider | None = None
         self._lost: Callable[[], int] = lambda: 0
+        self.backup_paths: tuple[Path, ...] = ()
+        """What it keeps outside the folder that it takes for its home."""
         self._trouble = ""
         if name and self._record is None:
             self._refuse(manager.why_not(name))
@@ -83,6 +86,9 @@ class ProviderSource:
                 lambda: schemas_of(provider.get_tool_schemas()), "give its tools"
             )
             self._spare = provider
+            self.backup_paths = await self._on_thread(
+                lambda: _absolute(provider.backup_paths()), "say what a backup should take along"
+            )
         except EngineError as exc:
             self._record = None
             self._refuse(str(exc))
@@ -121,3 +127,10 @@ class ProviderSource:
         if text != self._trouble:
             log.error("memory provider refused", extra={"provider": self.name, "reason": why})
         self._trouble = text
+
+
+def _absolute(told: Any) -> tuple[Path, ...]:
+    """Their answer, whatever it is, as paths."""
+    texts = told if isinstance(told, list | tuple) else []
+    paths = [Path(text).expanduser() for text in texts if isinstance(text, str | Path)]
+    return tuple(path for path in paths if path.is_absolute())

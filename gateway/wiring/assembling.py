@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
@@ -114,7 +115,7 @@ async def build_daemon(
         plugins = await _plugins(config, around, clock, store)
         platforms = await build_platforms(config, around, clock, store, files, plugins)
         loader = PictureLoader(files)
-        night = Night(around.home, opened, clock, config)
+        night = Night(around.home, opened, clock, config, also=partial(_files_of, plugins))
         model = build_model(config, around.secrets, clock, loader)
         return assemble(
             config,
@@ -280,6 +281,11 @@ async def _plugins(
     from gateway.wiring.plugins import load_plugins  # noqa: PLC0415 - only where there are some
 
     return await load_plugins(config, around, clock, store)
+
+
+def _files_of(plugins: Plugins | None) -> tuple[Path, ...]:
+    """What a backup should take along for them."""
+    return plugins.providers.backup_paths if plugins is not None else ()
 
 
 # --- the parts, in the order in which they are made -----------------------------------------------

@@ -55,11 +55,19 @@ UPKEEP_AT = "50 3 * * *"
 class Night:
     """What is done for the store at night, as jobs of the house, and once after a start."""
 
-    def __init__(self, home: Home, store: SqlStore, clock: Clock, config: Config) -> None:
+    def __init__(
+        self,
+        home: Home,
+        store: SqlStore,
+        clock: Clock,
+        config: Config,
+        also: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
+        """``also``: files of which only plugins know."""
         self._store = store
         self._on = config.backup.enabled
         self._care = build_care(home, store, clock)
-        self._nightly = build_nightly(home, clock, keep=config.backup.keep)
+        self._nightly = build_nightly(home, clock, keep=config.backup.keep, also=also)
 
     def makers(self) -> list[HouseMaker]:
         """For the house's jobs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
@@ -12,11 +13,11 @@ import pytest
 
 from agent.errors import PosthouseError
 from gateway.backups.destination import destination
-from gateway.backups.making import tidy
+from gateway.backups.making import make, tidy
 from gateway.backups.shelf import MANIFEST, manifest_of, within
 from gateway.backups.trees import copy_tree
 from gateway.config.environment import Home
-from tests.unit.gateway.backup_rig import filled, made, new_home, words_in
+from tests.unit.gateway.backup_rig import NOW, TOOLS, filled, made, new_home, put_back, words_in
 
 
 @pytest.fixture
@@ -167,3 +168,18 @@ def test_a_broken_database_of_others_is_taken_as_it_is(tmp_path: Path) -> None:
     (source / "vault.db").write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
     copy_tree(source, tmp_path / "copy")
     assert (tmp_path / "copy/vault.db").read_bytes()[100:] == b"\xff" * (len(whole) - 100)
+
+
+async def test_what_plugins_keep_elsewhere_in_the_home(home: Home, tmp_path: Path) -> None:
+    await filled(home)
+    (home.path / "vault").mkdir()
+    (home.path / "vault/notes.txt").write_text("kept")
+    also = [home.path / "vault", home.database, tmp_path / "elsewhere", home.path]
+    where = destination(home, str(tmp_path / "b"), "d")
+    result = await asyncio.to_thread(make, home, where, TOOLS, NOW, also=also)
+    assert (tmp_path / "b/vault/notes.txt").read_text() == "kept"
+    assert "vault" in result.beside
+    assert result.left_out == (str(tmp_path / "elsewhere"),)
+    (home.path / "vault/notes.txt").write_text("changed")
+    await put_back(home, tmp_path / "b")
+    assert (home.path / "vault/notes.txt").read_text() == "kept"
