@@ -44,8 +44,8 @@ def main() -> None:
     try:
         uid, gid = asker(0)
         owner = workspaces.stat().st_uid
-        if uid == 0 or uid != owner:
-            raise Refused(f"user {uid} is not {owner}, whose workspaces these are")
+        if 0 in (uid, gid) or uid != owner:
+            raise Refused(f"user {uid}, group {gid} is not {owner}, whose workspaces these are")
         _shut_in(workspaces, place_of(0), uid, gid)
     except (OSError, ValueError, Refused) as exc:
         sys.stderr.write(f"a command is not run: {exc}\n")

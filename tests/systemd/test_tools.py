@@ -133,9 +133,9 @@ async def test_nobody_else_gets_through_the_door(service: Service) -> None:
     said = await service.run(*as_nobody, python, "-c", call, check=False)
     assert "PermissionError" in said
     # The user itself, for a folder elsewhere.
-    uid = str(service.home.stat().st_uid)
+    about = service.home.stat()
     walk = call.replace(PLACE, "../..")
-    owner = ("setpriv", f"--reuid={uid}", "--clear-groups")
+    owner = ("setpriv", f"--reuid={about.st_uid}", f"--regid={about.st_gid}", "--clear-groups")
     await service.run("chmod", "711", "/var/lib/private")
     said = await service.run(*owner, python, "-c", walk)
     assert "could not be shut in" in said

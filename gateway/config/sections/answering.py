@@ -79,7 +79,7 @@ class Tools(Section):
     """Which tools the assistant has beside recall and the clock."""
 
     shell: bool = False
-    """Run commands as the daemon's user, each once a person says yes to it."""
+    """Run commands in a workspace folder, each once a person says yes to it."""
     files: bool = False
     """Keep files in a workspace folder: reading is free, changes are asked."""
     fetch_url: bool = True
