@@ -11,10 +11,10 @@ from gateway.setup.people import ask_ids
 from gateway.setup.talk import Talk
 from gateway.setup.wishes import DISCORD_TOKEN, Wishes, as_numbers
 
-_WHERE = (
-    "Your numeric id? In Discord: Settings, Advanced, Developer Mode; then a right click on your "
-    "name, Copy User ID.{find} Enter: nobody yet"
-)
+_WHERE = """\
+   Who may talk to it? Numeric ids, with commas between them. In Discord: Settings, Advanced,
+   Developer Mode; then a right click on a name, Copy User ID.{find}
+   Enter: as in the brackets, else nobody yet."""
 
 
 def ask_discord(talk: Talk, ground: Ground, api_base: str, *, offline: bool) -> Wishes:

@@ -20,10 +20,11 @@ def ask_ids(
     groups_allowed: bool,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """People and groups that may talk; ``people`` and ``groups`` hold now, and are the default."""
+    talk.say(question)
     default = ",".join([*people, *groups])
     found: list[str] = []
     while True:
-        typed = talk.ask(f"   {question}", ",".join(found) or default)
+        typed = talk.ask("   Ids", ",".join(found) or default)
         if typed.strip("`'\" ").lower() == "find":
             if finder is None:
                 talk.say(

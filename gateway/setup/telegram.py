@@ -16,10 +16,9 @@ from gateway.setup.wishes import TELEGRAM_TOKEN, Wishes, as_numbers
 SEARCH_SECONDS = 120
 POLL_SECONDS = 10
 MOST_OFFERED = 5
-_FIND = (
-    "Your numeric id? Type it, or `find` and I look who writes to the bot. Several: with commas. "
-    "Enter: nobody yet"
-)
+_FIND = """\
+   Who may talk to it? Numeric ids, with commas between them; or `find`: you write to the bot, and
+   I look who that is. Enter: as in the brackets, else nobody yet."""
 
 
 def ask_telegram(talk: Talk, ground: Ground, base_url: str, *, offline: bool) -> Wishes:

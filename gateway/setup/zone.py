@@ -47,3 +47,4 @@ def ask_zone(talk: Talk, kept: str | None, env: Mapping[str, str]) -> str:
         near = nearest(name)
         meant = f" Did you mean {', '.join(near)}?" if near else " For example Europe/Berlin."
         talk.say(f"   There is no zone of that name.{meant}")
+        default = near[0] if near else default
