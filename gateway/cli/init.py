@@ -198,7 +198,10 @@ def _install_service(ground: Ground) -> int:
 
 def _next_step(ground: Ground) -> str:
     if ground.runs:
-        return "The gateway runs already: restart it, so that it takes new tokens and settings."
+        return (
+            "The gateway runs already: `posthouse config reload` takes over who may talk and the "
+            "zone; a new token or another model needs a restart."
+        )
     lines = [
         "Next: `posthouse run`, and write to your bot. `posthouse doctor` looks at everything."
     ]
