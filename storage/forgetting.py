@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 
 from agent.forgetting import ForgetRequest, Holdings
@@ -33,12 +32,12 @@ def holdings(db: sessions.Reader, owner: str) -> Holdings:
 
 def _holdings(db: sessions.Reader, owner: str, found: lists.Found) -> Holdings:
     notes, files, jobs, mail = rest.counts(db, owner)
-    ids = (*found.own, *found.shared)
+    ids = (*found.own, *sorted(found.choice.first))
     places = db.execute(_PLACES, (json.dumps(ids), owner)).fetchall()
     return Holdings(
         messages=found.own_rows + len(found.choice.originals),
         conversations=len(found.own),
-        shared=len(found.shared),
+        shared=len(found.choice.shared),
         notes=notes,
         files=files,
         jobs=jobs,
@@ -79,15 +78,13 @@ def erase(tx: Transaction, owner: str) -> ForgetRequest:
     found = lists.find(tx, owner)
     erased = _holdings(tx, owner, found)
     rest.clear_outbox(tx, owner, found.own)
-    gone = found.choice.row_ids
-    for conversation_id in found.shared:
+    choice = found.choice
+    for conversation_id in choice.shared:
         rest.clear_title(tx, owner, conversation_id)
-    lists.silence(tx, gone)
-    for conversation_id in sorted({*found.shared, *found.around}):
-        uncovered = lists.uncover(tx, conversation_id)
-        first = min([*uncovered, found.choice.first.get(conversation_id, math.inf)], default=0)
-        if first < math.inf:
-            lists.go_on_behind(tx, conversation_id, int(first), gone | uncovered)
+    lists.silence(tx, choice.row_ids)
+    lists.uncover(tx, choice.rides)
+    for conversation_id, first in choice.first.items():
+        lists.go_on_behind(tx, conversation_id, first, choice.row_ids | choice.rides)
     for conversation_id in found.own:
         lists.empty_out(tx, conversation_id)
     rest.end_turns(tx, owner)

@@ -35,18 +35,14 @@ _FORKS = (
     " SELECT id FROM reached ORDER BY id"
 )
 _ROWS = (
-    "SELECT m.id, m.kind, m.origin_id, m.session_id, m.id <= s.carried_row_id, m.tool_name"
-    " FROM sessions s JOIN messages m ON m.session_id = s.id WHERE s.conversation_id = ?"
+    "SELECT m.id, m.kind, m.origin_id, m.session_id, m.id <= s.carried_row_id, m.tool_name,"
+    " instr(coalesce(m.wire_content, ''), ?2) > 0"
+    " FROM sessions s JOIN messages m ON m.session_id = s.id WHERE s.conversation_id = ?1"
 )
 _AROUND = (
     "SELECT id FROM conversations WHERE session_key <> '' AND session_key IN"
     " (SELECT place FROM notes WHERE owner = ?1 UNION SELECT session_key FROM conversations"
     "  WHERE id IN (SELECT value FROM json_each(?2))) ORDER BY rowid"
-)
-_BROUGHT = (
-    f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id IN"
-    " (SELECT id FROM sessions WHERE conversation_id = ?)"
-    " AND wire_content IS NOT NULL AND instr(wire_content, ?) > 0"
 )
 _IN = "(SELECT value FROM json_each(?))"
 _SILENCE = (
@@ -69,39 +65,32 @@ class Found:
     own_rows: int
     """What was said in them."""
     choice: Choice
-    around: tuple[str, ...]
-    """Others' conversations at the places of those and of their notes."""
-
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """Conversations in which others talk too."""
-        return tuple(sorted(self.choice.first))
 
 
 def find(db: sessions.Reader, owner: str) -> Found:
     """Where anything of this person stands."""
     own = tuple(row[0] for row in db.execute(_OWN, (owner,)))
     turns = [Begun(*row) for row in db.execute(_TURNS, (owner,)) if row[0] not in own]
-    touched = {turn.conversation_id for turn in turns}
-    reached = [row[0] for row in db.execute(_FORKS, (json.dumps(sorted(touched)),))]
-    known = [row for each in reached if each not in own for row in _known(db, each)]
+    touched = json.dumps(sorted({turn.conversation_id for turn in turns}))
+    around = {row[0] for row in db.execute(_AROUND, (owner, touched))}
+    reached = [row[0] for row in db.execute(_FORKS, (touched,))]
+    every = sorted({*reached, *around} - set(own))
+    known = [row for each in every for row in _known(db, each, covers=each in around)]
     count = (
         "SELECT count(*) FROM messages m JOIN sessions s ON s.id = m.session_id"
         f" WHERE s.conversation_id IN {_IN} AND m.origin_id IS NULL AND m.kind IS NULL"
     )
     (own_rows,) = db.execute(count, (json.dumps(own),)).fetchone()
-    choice = choose(owner, turns, known)
-    shared = json.dumps(sorted(choice.first))
-    around = [row[0] for row in db.execute(_AROUND, (owner, shared)) if row[0] not in own]
-    return Found(own, int(own_rows), choice, tuple(around))
+    return Found(own, int(own_rows), choose(owner, turns, known))
 
 
-def _known(db: sessions.Reader, conversation_id: str) -> Iterator[Known]:
+def _known(db: sessions.Reader, conversation_id: str, *, covers: bool) -> Iterator[Known]:
     replaced = _made_inside(db, conversation_id)
-    for row_id, kind, origin_id, session_id, carried, tool in db.execute(_ROWS, (conversation_id,)):
+    found = db.execute(_ROWS, (conversation_id, OPENING))
+    for row_id, kind, origin_id, session_id, carried, tool, rides in found:
         inside = any(low < row_id <= high for low, high in replaced.get(session_id, ()))
         made = origin_id is None and (bool(carried) or inside or tool in UNINDEXED_TOOLS)
-        yield Known(row_id, conversation_id, kind, origin_id, made)
+        yield Known(row_id, conversation_id, kind, origin_id, made, covers and bool(rides))
 
 
 def _made_inside(db: sessions.Reader, conversation_id: str) -> dict[str, list[tuple[int, int]]]:
@@ -139,25 +128,22 @@ def silence(tx: Transaction, row_ids: Iterable[int]) -> None:
         faultpoint("erase.silenced")
 
 
-def uncover(tx: Transaction, conversation_id: str) -> set[int]:
-    """Take off what rode in messages of others: notes of the place, memories; which rows it was.
+def uncover(tx: Transaction, row_ids: Iterable[int]) -> None:
+    """Take off what rode in messages of others: notes of the place, memories.
 
     Whose a note was can not be told any more. Those that are left are shown again.
     """
-    found = tx.execute(_BROUGHT, (conversation_id, OPENING)).fetchall()
-    changed: set[int] = set()
-    for row in map(decode_row, found):
-        bare = anew(Draft(row.message, row.wire_content), "")
-        if bare.wire_content != row.wire_content:
+    for some in _chunks(sorted(row_ids)):
+        query = f"SELECT {ROW_COLUMNS} FROM messages WHERE id IN {_IN}"
+        for row in map(decode_row, tx.execute(query, (json.dumps(some),)).fetchall()):
+            bare = anew(Draft(row.message, row.wire_content), "")
             columns, message, wire = encode(bare)
             sent = message if wire is None else cast(Message, {**message, "content": wire})
             tx.execute(
                 "UPDATE messages SET wire_content = ?, wire_is_json = ?, tokens = ? WHERE id = ?",
                 (*columns[3:5], tx.estimate(sent), row.id),
             )
-            changed.add(row.id)
         faultpoint("erase.uncovered")
-    return changed
 
 
 def _chunks(row_ids: Sequence[int]) -> Iterator[Sequence[int]]:

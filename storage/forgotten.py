@@ -23,6 +23,8 @@ class Known:
     origin_id: int | None
     made: bool = False
     """Put into its list by a compression, whatever it calls itself; or found by a search."""
+    rides: bool = False
+    """Carries what was remembered at a place where this person had something remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,17 @@ class Choice:
     originals: frozenset[int]
     """Of those, what is no copy."""
     derived: frozenset[int]
-    """Made by compressions after the first of those."""
+    """Made by compressions after the first that goes or changes."""
+    rides: frozenset[int]
+    """Others' messages that lose what they carried."""
     first: Mapping[str, int]
-    """By conversation: the first row of it that goes."""
+    """By conversation: the first row of it that goes or changes."""
+    shared: tuple[str, ...]
+    """Conversations of which a part is theirs."""
 
     @property
     def row_ids(self) -> frozenset[int]:
-        """All of them."""
+        """All that become tombstones."""
         return self.said | self.derived
 
 
@@ -69,9 +75,10 @@ def choose(owner: str, turns: Iterable[Begun], rows: Sequence[Known]) -> Choice:
     }
     originals = frozenset(said)
     said |= _copies(rows, said)
+    rides = {row.id for row in rows if row.rides} - said
     first: dict[str, int] = {}
     for row in rows:
-        if row.id in said:
+        if row.id in said or row.id in rides:
             first[row.conversation_id] = min(row.id, first.get(row.conversation_id, row.id))
     derived = {
         row.id
@@ -81,7 +88,14 @@ def choose(owner: str, turns: Iterable[Begun], rows: Sequence[Known]) -> Choice:
         and row.origin_id is None
     }
     derived |= _copies(rows, derived)
-    return Choice(frozenset(said), originals, frozenset(derived - said), first)
+    return Choice(
+        frozenset(said),
+        originals,
+        frozenset(derived - said),
+        frozenset(rides - derived),
+        first,
+        tuple(sorted({row.conversation_id for row in rows if row.id in said})),
+    )
 
 
 def _spans(owner: str, turns: Iterable[Begun]) -> dict[str, list[tuple[int, float]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from agent.brought import anew
+from agent.brought import anew, split
 from agent.forgetting import Cleared, ForgetRequest, Holdings, tombstone_of
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Keep, Row, wire_message, without_thinking
@@ -70,7 +70,7 @@ class MemoryForgetting:
             messages=len(choice.originals)
             + sum(row.origin_id is None and row.kind is None for row in said),
             conversations=len(own),
-            shared=len(choice.first),
+            shared=len(choice.shared),
             notes=self._notes.count_of(owner),
             jobs=self._jobs.count_of(owner),
             mail=self._mail.count_of(owner),
@@ -104,12 +104,18 @@ class MemoryForgetting:
             for t in self._tables.turns.values()
             if t.ticket.conversation_id not in own
         ]
+        around = self._around(
+            owner, {turn.conversation_id for turn in turns if turn.owner == owner}
+        )
         known = [
-            row for one in self._tables.conversations if one not in own for row in self._known(one)
+            row
+            for one in self._tables.conversations
+            if one not in own
+            for row in self._known(one, covers=one in around)
         ]
         return choose(owner, turns, known)
 
-    def _known(self, conversation_id: str) -> Iterator[Known]:
+    def _known(self, conversation_id: str, *, covers: bool) -> Iterator[Known]:
         for segment in self._tables.segments_of(conversation_id):
             inside = [
                 (max(each.row_ids, default=0), each.carried_row_id)
@@ -120,7 +126,9 @@ class MemoryForgetting:
                 made = carried or any(low < row.id <= high for low, high in inside)
                 made = made or row.message.get("name") in UNINDEXED_TOOLS
                 origin = row.origin_id
-                yield Known(row.id, conversation_id, row.kind, origin, origin is None and made)
+                made = origin is None and made
+                rides = covers and bool(split(row.wire_content)[0])
+                yield Known(row.id, conversation_id, row.kind, origin, made, rides)
 
     def _rows(self, conversation_id: str) -> Iterator[Row]:
         for segment in self._tables.segments_of(conversation_id):
@@ -138,17 +146,14 @@ class MemoryForgetting:
         erased, own, choice = self.holdings(owner), self._own(owner), self._choice(owner)
         turns = self._turns(owner)
         self._mail.clear_answers(owner, {c.id for c in own}, self._jobs.said_for(owner))
-        for one in choice.first:
-            if self._tables.conversations[one].owner == owner or self._mail.titled(
-                owner, self._tables.conversations[one].session_key
-            ):
+        for one in choice.shared:
+            conversation = self._tables.conversations[one]
+            if conversation.owner == owner or self._mail.titled(owner, conversation.session_key):
                 self._untitle(one)
+        for one, first in choice.first.items():
             self._silence(one, choice.row_ids)
-        for one in self._around(owner, {c.id for c in own}, choice):
-            uncovered = self._uncover(one)
-            if uncovered or one in choice.first:
-                first = min([*uncovered, *([choice.first[one]] if one in choice.first else [])])
-                self._go_on_behind(one, first, choice.row_ids | uncovered)
+            self._uncover(one, choice.rides)
+            self._go_on_behind(one, first, choice.row_ids | choice.rides)
         for conversation in own:
             self._empty_out(conversation)
         for turn in turns:
@@ -171,26 +176,22 @@ class MemoryForgetting:
                     self._silenced(row) if gone is None or row.id in gone else row for row in rows
                 ]
 
-    def _around(self, owner: str, own: set[str], choice: Choice) -> list[str]:
-        """Others' conversations at the places of those and of their notes."""
+    def _around(self, owner: str, touched: set[str]) -> set[str]:
+        """Conversations at the places of these, and of this person's notes."""
         every = self._tables.conversations
-        keys = {every[one].session_key for one in choice.first} | self._notes.places_of(owner)
-        around = {c.id for c in every.values() if c.session_key in keys - {""}}
-        return sorted((around | set(choice.first)) - own)
+        keys = {every[one].session_key for one in touched} | self._notes.places_of(owner)
+        return {c.id for c in every.values() if c.session_key in keys - {""}}
 
-    def _uncover(self, conversation_id: str) -> frozenset[int]:
-        """Take off what rode in messages of others; which rows it was."""
-        changed: set[int] = set()
+    def _uncover(self, conversation_id: str, rides: frozenset[int]) -> None:
+        """Take off what rode in messages of others."""
         for segment in self._tables.segments_of(conversation_id):
             for rows in (segment.rows, segment.replaced, segment.taken_back):
                 for n, row in enumerate(rows):
-                    bare = anew(Draft(row.message, row.wire_content), "").wire_content
-                    if bare != row.wire_content:
+                    if row.id in rides:
+                        bare = anew(Draft(row.message, row.wire_content), "").wire_content
                         less = replace(row, wire_content=bare)
                         tokens = self._tables.tokens(wire_message(less))
                         rows[n] = replace(less, tokens=tokens)
-                        changed.add(row.id)
-        return frozenset(changed)
 
     def _silenced(self, row: Row) -> Row:
         bare = replace(row, message=tombstone_of(row.message, row.kind), wire_content=None)
