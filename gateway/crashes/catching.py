@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
@@ -9,10 +10,13 @@ import threading
 from collections.abc import Iterator
 from types import TracebackType
 
+from gateway.crashes.report import of_threads
 from gateway.crashes.shelf import CrashShelf
+from gateway.stacks import where
 
 log = logging.getLogger(__name__)
 
+_WATCHDOG = "gateway.watchdog"
 _OURS = frozenset({"agent", "gateway", "storage", "asyncio"})
 
 
@@ -28,6 +32,9 @@ class CrashHandler(logging.Handler):
         self._shelf = shelf
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == _WATCHDOG and record.levelno >= logging.CRITICAL:
+            self._unfed(record)
+            return
         error = record.exc_info[1] if record.exc_info else None
         if error is None or record.name.partition(".")[0] not in _OURS:
             return
@@ -38,6 +45,19 @@ class CrashHandler(logging.Handler):
         try:
             self._shelf.error(what, error)
         except Exception:  # noqa: BLE001 - the supervised border: no second crash
+            return
+
+    def _unfed(self, record: logging.LogRecord) -> None:
+        """A manager will end this process: what everybody is at is worth more than its core."""
+        lost = getattr(record, "what", None)
+        if lost is None:
+            return
+        try:
+            tasks = [f"task {task.get_name()}: {where(task)}" for task in asyncio.all_tasks()]
+            names = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
+            body = "\n".join([*sorted(tasks), of_threads(sys._current_frames(), names)])
+            self._shelf.stacks(f"only a new start helps: {lost}", body)
+        except Exception:  # noqa: BLE001 - as above
             return
 
 

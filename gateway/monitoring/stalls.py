@@ -47,6 +47,16 @@ class Patience:
     quiet_seconds: float = QUIET_SECONDS
 
 
+def patience_for(watchdog_seconds: float | None) -> Patience:
+    """The report has to be there before the watchdog's end.
+
+    It is fed twice in its time, so a loop that stands still has half of it left at the least.
+    """
+    if watchdog_seconds is None:
+        return Patience()
+    return Patience(frozen_seconds=min(FROZEN_SECONDS, 0.4 * watchdog_seconds))
+
+
 class LoopWatch:
     """Asks the loop to say that it is there, once in a while, from outside."""
 

@@ -11,9 +11,10 @@ from agent.jobs.ports import JobStore
 from gateway.backups.shelf import kept
 from gateway.monitoring.overview import Overview
 from gateway.monitoring.sources import JobFacts, Sources
-from gateway.monitoring.stalls import LoopWatch
+from gateway.monitoring.stalls import LoopWatch, patience_for
 from gateway.monitoring.upkeep_metrics import upkeep_metrics
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
+from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.wiring.answering import Books
 from gateway.wiring.ground import Ground
@@ -31,7 +32,10 @@ def build_overview(
 ) -> Overview:
     """Looks at all of it; the metrics show what it finds."""
     home, crashes = ground.around.home, ground.around.crashes
-    watch = LoopWatch(on_frozen=crashes.stacks if crashes is not None else _not_kept)
+    watch = LoopWatch(
+        on_frozen=crashes.stacks if crashes is not None else _not_kept,
+        patience=patience_for(ServiceManager(ground.around.env).watchdog_seconds),
+    )
     overview = Overview(
         Sources(
             home=home.path,

@@ -142,6 +142,26 @@ async def test_what_asyncio_quotes_is_in_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_logged")
+async def test_a_watchdog_that_is_not_fed_leaves_what_everybody_is_at(tmp_path: Path) -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    task = spawn(stuck(), name="platform-telegram")
+    await asyncio.sleep(0)
+    log = logging.getLogger("gateway.watchdog")
+    for _ in range(3):
+        log.critical("only a new start helps this", extra={"what": "telegram", "reason": WORDS})
+    log.critical("nothing can be stored", extra={"reason": WORDS})
+    (crash,) = kept(tmp_path)
+    assert crash.what == "only a new start helps: telegram"
+    text = crash.path.read_text()
+    assert "task platform-telegram: " in text
+    assert "thread MainThread" in text
+    assert WORDS not in text
+    task.cancel()
+
+
+@pytest.mark.usefixtures("_logged")
 def test_what_is_no_crash_leaves_none(tmp_path: Path) -> None:
     log = logging.getLogger("gateway.x")
     log.error("only words")

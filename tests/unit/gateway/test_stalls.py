@@ -13,7 +13,7 @@ import pytest
 
 from gateway.logs.lines import LineFormatter
 from gateway.logs.redaction import Redactor
-from gateway.monitoring.stalls import LoopWatch, Patience
+from gateway.monitoring.stalls import LoopWatch, Patience, patience_for
 
 QUICK = Patience(tick_seconds=0.02, stall_seconds=0.06, frozen_seconds=0.2, quiet_seconds=60.0)
 
@@ -93,3 +93,8 @@ def test_a_loop_that_is_closed_is_left_alone() -> None:
     for thread in threads:
         thread.join(5)
     assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize(("watchdog", "frozen"), [(None, 25.0), (60.0, 24.0), (10.0, 4.0)])
+def test_the_report_comes_before_the_end(watchdog: float | None, frozen: float) -> None:
+    assert patience_for(watchdog).frozen_seconds == frozen
