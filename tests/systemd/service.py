@@ -97,7 +97,7 @@ class Service:
         """To the daemon alone."""
         await self.systemctl("kill", "--kill-who=main", "-s", signal, UNIT)
 
-    async def until(self, name: str, value: str, seconds: float = 30.0) -> None:
+    async def until(self, name: str, value: str, seconds: float = 60.0) -> None:
         """A property of the unit is this."""
         for _ in range(round(seconds / 0.1)):
             if (found := await self.show(name)) == value:

@@ -11,7 +11,7 @@ from gateway.texts import restarted
 from tests.acceptance.harness import TELEGRAM_USER
 from tests.systemd.service import UNIT, Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 
 async def test_from_nothing_to_an_answer(service: Service) -> None:
@@ -53,7 +53,9 @@ async def test_installing_again_changes_what_has_changed(service: Service) -> No
     said = await service.posthouse("service", "install")
     assert "was installed already" in said
     assert "write" not in said
-    service.write("/etc/systemd/system/posthouse.service", "[Service]\nExecStart=/bin/old\n", 0o644)
+    unit = "/etc/systemd/system/posthouse.service"
+    older = (await service.run("cat", unit)).replace("RestartSec=5", "RestartSec=2")
+    service.write(unit, older, 0o644)
     assert "posthouse.service anew" in await service.posthouse("service", "install", "--dry-run")
     said = await service.posthouse("service", "install")
     assert "would" not in said

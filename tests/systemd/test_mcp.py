@@ -14,7 +14,7 @@ from tests.acceptance.harness import eventually
 from tests.fakes.anthropic_server import Answer, tool_use
 from tests.systemd.service import PYTHON_THERE, SOON, UNIT, Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 DEMO = {"command": [PYTHON_THERE, "-m", "tests.fakes.mcp_server"], "cwd": "/opt/posthouse"}
 DOCS = Path(__file__).parents[2] / "docs" / "mcp.md"

@@ -11,7 +11,7 @@ from tests.acceptance.harness import TELEGRAM_USER, TelegramChat, eventually
 from tests.fakes.anthropic_server import Answer, tool_use
 from tests.systemd.service import HOME, PYTHON_THERE, UNIT, Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 PLACE = f"telegram-{TELEGRAM_USER}"
 

@@ -13,7 +13,7 @@ from agent.exchange.jsonl import read_lines
 from tests import golden
 from tests.systemd.service import HOME, Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 FOLDER = Path(golden.__file__).parent
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.systemd.service import PYTHON_THERE, SOON, UNIT, Service
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
 IMPATIENT = SOON + "WatchdogSec=3\n"
 
@@ -45,6 +45,10 @@ async def test_a_platform_that_nothing_brings_back(service: Service) -> None:
     assert "platform does not end" in said
     assert "only a new start helps this: the watchdog is not fed" in said
     assert "task=platform-telegram" in said
+    report = await service.run("sh", "-c", "cat /var/lib/posthouse/crashes/*.txt")
+    assert "what: only a new start helps: telegram" in report
+    assert "task platform-telegram: " in report
+    assert "cut off" in await service.posthouse("status", check=False)
     chat = service.chat()
     chat.say("and now?")
     await service.answered(chat, "reply to: and now?")
