@@ -38,8 +38,8 @@ def bytes_of(file: Path) -> int:
 def looked_into(file: Path, *, daemon_runs: bool) -> Iterator[sqlite3.Connection | None]:
     """A connection that reads; None: a crash left a log that only the next start may take in.
 
-    A reader of a database with a log makes two files beside it where they are missing. If root did
-    that, the daemon, who is somebody else, could not open its own database any more.
+    A reader of a database with a log makes two files beside it where they are missing, and leaves
+    them there; a look must not. Without a log there is nothing that an immutable file would miss.
     """
     waiting = bytes_of(file.with_name(f"{file.name}-wal"))
     if not daemon_runs and waiting and not os.path.exists(f"{file}-shm"):
