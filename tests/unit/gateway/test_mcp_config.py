@@ -13,10 +13,10 @@ import pytest
 from agent.errors import ConfigError
 from agent.tools.mcp.connecting import connect
 from agent.tools.mcp.nouns import HttpWay, ServerHopeless, ServerSettings, StdioWay
-from gateway.cli.config import _redacted
 from gateway.config.environment import Home, Secrets, values_to_hide
 from gateway.config.loading import parse_config
 from gateway.config.models import Config
+from gateway.config.showing import redacted
 from gateway.wiring.mcp import ServerPlan, plan_servers
 from gateway.wiring.surroundings import Surroundings
 
@@ -110,7 +110,7 @@ def test_secrets_come_from_files_and_are_kept_out_of_logs(tmp_path: Path) -> Non
     found = config(text)
     env = {"TOKEN_FILE": str(file)}
     assert set(values_to_hide(found, env)) == {"from-a-file", "plain-header", "plain-secret"}
-    shown = json.dumps(_redacted(found.model_dump(mode="json")))
+    shown = json.dumps(redacted(found.model_dump(mode="json")))
     assert "${TOKEN}" in shown
     assert "plain-header" not in shown
     assert "plain-secret" not in shown
