@@ -206,7 +206,7 @@ def _not_opened(uri: str, error: BaseException) -> StoreUnavailable:
     path = unquote(urlsplit(uri).path)
     return StoreUnavailable(
         f"the database {path} can not be opened: {error}. Nothing was changed; check the folder's "
-        "owner and free space, and if the file is damaged put a copy in its place"
+        "owner and free space; if the file is damaged, `posthouse restore` puts a backup back"
     )
 
 

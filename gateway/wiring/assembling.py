@@ -65,7 +65,7 @@ from gateway.wiring.platforms import (
     pairing_platforms,
 )
 from gateway.wiring.reloading import say_who_takes_over
-from gateway.wiring.store_care import Night
+from gateway.wiring.store_care import Night, look_before_opening
 from gateway.wiring.surroundings import Surroundings
 from gateway.wiring.talking import (
     Erasing,
@@ -106,6 +106,7 @@ async def build_daemon(
         conceal_this_process()
     check_model(config, around.secrets)
     check_platforms(config, around)
+    look_before_opening(around.home)
     opened = await open_store(
         around.home.database, clock=clock, ids=ids, set_aside_notice=texts.SET_ASIDE
     )

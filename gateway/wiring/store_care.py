@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from agent.errors import ConfigError
 from agent.jobs.nouns import Schedule
 from agent.llm.background import in_daemon_thread
 from agent.ports import Clock
@@ -45,6 +47,8 @@ class FileOfStore:
     def idle_seconds(self) -> float:
         return self._store.idle_seconds
 
+
+log = logging.getLogger(__name__)
 
 NIGHTLY_BACKUP = "backup"
 UPKEEP = "upkeep"
@@ -98,6 +102,33 @@ class Night:
 
     def _upkeep(self, config: Config, zone: str) -> HouseJob:
         return HouseJob(UPKEEP, Schedule("cron", UPKEEP_AT, zone), self._care.nightly)
+
+
+def look_before_opening(home: Home) -> None:
+    """An empty file would be taken for a new database, and nobody would miss what was in it.
+
+    Raises:
+        ConfigError: it has been emptied.
+    """
+    try:
+        size = home.database.stat().st_size
+    except FileNotFoundError:
+        size = None
+    if size or not _has_lived(home):
+        return
+    if size is None:
+        log.warning("there is no state.db, although this home has been used: it begins anew")
+        return
+    raise ConfigError(
+        [
+            f"{home.database} is empty (0 bytes), although this home was used. {_advice(home)}."
+            " To begin anew, delete the empty file"
+        ]
+    )
+
+
+def _has_lived(home: Home) -> bool:
+    return bool(within(folder_of(home))) or any(home.attachments.glob("*"))
 
 
 def build_care(home: Home, store: SqlStore, clock: Clock) -> StoreCare:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from agent.clock import RandomIds, SystemClock
-from agent.errors import PosthouseError, StoreUnavailable
+from agent.errors import ConfigError, PosthouseError, StoreUnavailable
 from agent.llm.background import in_daemon_thread
 from gateway.backups.nightly import (
     AFTER_START_SECONDS,
@@ -27,7 +27,7 @@ from gateway.backups.nightly import (
 from gateway.backups.shelf import folder_of
 from gateway.config.environment import Home
 from gateway.store_care import LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
-from gateway.wiring.store_care import build_care
+from gateway.wiring.store_care import build_care, look_before_opening
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.store_suite import begin, said, talk
@@ -300,3 +300,21 @@ async def test_a_missed_night_is_made_up_once(home: Home, clock: FakeClock) -> N
         await clock.advance(AFTER_START_SECONDS)
         await task
         assert len(scheduled(home)) == expected
+
+
+async def test_an_emptied_database_is_not_taken_for_a_new_one(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.database.touch()
+    look_before_opening(home)  # as a first start that was cut off leaves it
+    home.database.unlink()
+    await filled(home)
+    look_before_opening(home)
+    os.truncate(home.database, 0)
+    with pytest.raises(ConfigError) as refused:
+        look_before_opening(home)
+    assert "posthouse restore" in refused.value.problems[0]
+    assert not caplog.records
+    home.database.unlink()
+    look_before_opening(home)
+    assert "begins anew" in caplog.text
