@@ -42,8 +42,8 @@ class Ground:
 
     @property
     def runs(self) -> bool:
-        """A daemon runs on this home."""
-        return self.status is not None
+        """A daemon runs on this home, also where it does not answer, or not to us."""
+        return self.status is not None or bool(self.status_problem)
 
 
 def readable(folder: Path) -> bool:
