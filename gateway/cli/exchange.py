@@ -27,6 +27,7 @@ from gateway.config.loading import load_config
 from gateway.control import socket_path
 from gateway.exchange import send_file
 from gateway.home_lock import claimed
+from gateway.terminal_text import harmless
 
 _LOOKED_AT_BYTES = 64
 _OWNER = re.compile(r"[a-z]+:[A-Za-z0-9_.-]{1,64}")
@@ -84,9 +85,10 @@ def _files(home: Home, portable: Portable) -> Iterator[PortableFile]:
 
 
 def _print(pieces: Iterable[str]) -> None:
-    """As bytes: a terminal's encoding must not change a file."""
+    """As bytes: a terminal's encoding must not change a file. Onto a terminal, as harmless text."""
+    shown = harmless if sys.stdout.isatty() else str
     for piece in pieces:
-        sys.stdout.buffer.write(piece.encode())
+        sys.stdout.buffer.write(shown(piece).encode())
     sys.stdout.buffer.flush()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agent.llm.offline import OfflineModel
+from gateway.cli import exchange
 from gateway.cli.main import main
 from gateway.control import ControlServer, send_line
 from gateway.logs import Redactor, setting_up
@@ -101,6 +102,22 @@ async def test_an_answer_in_a_chat_steers_no_terminal() -> None:
     assert to_pipe.getvalue() == f"{EVIL}\n".encode()  # a script gets what was said
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_export_steers_no_terminal_and_is_whole_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    class Out(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return terminal
+
+    raw_bytes = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", Out(raw_bytes))
+    exchange._print([EVIL])
+    written = raw_bytes.getvalue()
+    assert (b"\x1b" in written) != terminal
+    assert terminal or written == EVIL.encode()
+
+
 def test_an_error_steers_no_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,7 +190,9 @@ async def test_a_reason_with_a_token_in_it_leaves_without(
 
     class Away(FakePlatform):
         async def run(self, intake: Intake, report: Report) -> None:
-            raise PlatformUnavailable(f"https://chat.example/bot{token}/updates: refused\nMAINPID=1")
+            raise PlatformUnavailable(
+                f"https://chat.example/bot{token}/updates: refused\nMAINPID=1"
+            )
 
     heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     heard.bind(str(tmp_path / "notify"))
