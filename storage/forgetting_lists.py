@@ -74,14 +74,24 @@ def find(db: sessions.Reader, owner: str) -> Found:
     touched = json.dumps(sorted({turn.conversation_id for turn in turns}))
     around = {row[0] for row in db.execute(_AROUND, (owner, touched))}
     reached = [row[0] for row in db.execute(_FORKS, (touched,))]
-    every = sorted({*reached, *around} - set(own))
+    forked = [row[0] for row in db.execute(_FORKS, (json.dumps(own),)) if row[0] not in own]
+    every = sorted({*reached, *forked, *around} - set(own))
     known = [row for each in every for row in _known(db, each, covers=each in around)]
     count = (
         "SELECT count(*) FROM messages m JOIN sessions s ON s.id = m.session_id"
         f" WHERE s.conversation_id IN {_IN} AND m.origin_id IS NULL AND m.kind IS NULL"
     )
     (own_rows,) = db.execute(count, (json.dumps(own),)).fetchone()
-    return Found(own, int(own_rows), choose(owner, turns, known))
+    theirs = _rows_of(db, own) if forked else ()
+    return Found(own, int(own_rows), choose(owner, turns, known, theirs))
+
+
+def _rows_of(db: sessions.Reader, conversation_ids: Sequence[str]) -> set[int]:
+    query = (
+        "SELECT m.id FROM sessions s JOIN messages m ON m.session_id = s.id"
+        f" WHERE s.conversation_id IN {_IN}"
+    )
+    return {row[0] for row in db.execute(query, (json.dumps(conversation_ids),))}
 
 
 def _known(db: sessions.Reader, conversation_id: str, *, covers: bool) -> Iterator[Known]:
@@ -156,11 +166,7 @@ def _chunks(row_ids: Sequence[int]) -> Iterator[Sequence[int]]:
 
 def empty_out(tx: Transaction, conversation_id: str) -> None:
     """Make one's own conversation a shell that is nobody's and that nothing leads to."""
-    query = (
-        "SELECT m.id FROM sessions s JOIN messages m ON m.session_id = s.id"
-        " WHERE s.conversation_id = ?"
-    )
-    silence(tx, [row[0] for row in tx.execute(query, (conversation_id,))])
+    silence(tx, _rows_of(tx, (conversation_id,)))
     tip = sessions.tip_of_conversation(tx, conversation_id)
     changes.new_revision(tx, tip.id, message_count=tip.message_count, places=0)
     _clear_sessions(tx, conversation_id, 0)

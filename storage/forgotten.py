@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -59,9 +59,12 @@ class Choice:
         return self.said | self.derived
 
 
-def choose(owner: str, turns: Iterable[Begun], rows: Sequence[Known]) -> Choice:
+def choose(
+    owner: str, turns: Iterable[Begun], rows: Sequence[Known], own: Collection[int] = ()
+) -> Choice:
     """All from a message of this person up to the next turn is theirs; a later summary may be.
 
+    ``own``: the rows of their own conversations, of which others' forks may hold copies.
     Nobody can tell whose words a summary holds, so each that was made since goes.
     """
     spans = _spans(owner, turns)
@@ -74,7 +77,7 @@ def choose(owner: str, turns: Iterable[Begun], rows: Sequence[Known]) -> Choice:
         and any(start <= row.id < end for start, end in spans.get(row.conversation_id, ()))
     }
     originals = frozenset(said)
-    said |= _copies(rows, said)
+    said |= _copies(rows, said.union(own))
     rides = {row.id for row in rows if row.rides} - said
     first: dict[str, int] = {}
     for row in rows:

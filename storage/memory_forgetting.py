@@ -113,7 +113,8 @@ class MemoryForgetting:
             if one not in own
             for row in self._known(one, covers=one in around)
         ]
-        return choose(owner, turns, known)
+        theirs = {row.id for one in own for row in self._rows(one)}
+        return choose(owner, turns, known, theirs)
 
     def _known(self, conversation_id: str, *, covers: bool) -> Iterator[Known]:
         for segment in self._tables.segments_of(conversation_id):

@@ -253,6 +253,15 @@ class ForgettingContract:
         tip = await store.tip(fork.id)
         assert await contents(store, tip.id) == [TOMBSTONE, TOMBSTONE, "lion", "roar"]
 
+    async def test_a_fork_of_what_only_they_have_said(self, store: Store) -> None:
+        old = await in_group(store, OWNER, "zebra", said("stripes"))
+        fork = await store.branch(old, GROUP, OTHER)
+        await in_group(store, OTHER, "lion", said("roar"), n=1)
+        await forget(store)
+        tip = await store.tip(fork.id)
+        assert await contents(store, tip.id) == [TOMBSTONE, TOMBSTONE, "lion", "roar"]
+        assert not speaks(await store.all_rows(old), "zebra")
+
     async def test_a_conversation_that_was_put_aside_can_be_taken_up(self, store: Store) -> None:
         await in_group(store, OWNER, "zebra", said("stripes"))
         aside = await in_group(store, OTHER, "lion", thinking("roar"), n=1)
