@@ -77,7 +77,9 @@ async def test_a_home_and_secrets_are_taken_over(service: Service) -> None:
     world = service.world
     service.configure()
     await service.run("sh", "-c", "mv /var/lib/private/posthouse /root/.posthouse")
-    env = {**world.secrets_for("telegram"), "POSTHOUSE_HOME": "/root/.posthouse"}
+    # One where `posthouse init` has put it, one from this environment.
+    service.write("/root/.posthouse/secrets/ANTHROPIC_API_KEY", world.anthropic.api_key)
+    env = {"TELEGRAM_BOT_TOKEN": world.telegram.token, "POSTHOUSE_HOME": "/root/.posthouse"}
     words = ("service", "install", "--import-secrets", "--from", "/root/.posthouse", "--now")
     said = await service.posthouse(*words, **env)
     assert not any(value in said for value in world.secrets.values())
@@ -85,6 +87,10 @@ async def test_a_home_and_secrets_are_taken_over(service: Service) -> None:
     chat = service.chat()
     chat.say("moved")
     await service.answered(chat, "reply to: moved")
+    assert len(world.anthropic.records.requests) == 1
+    said = await service.run("stat", "-c", "%a %U", "/var/lib/posthouse/secrets/ANTHROPIC_API_KEY")
+    assert said.startswith("600 ")
+    assert "root" not in said
     said = await service.posthouse("service", "install", "--from", "/root/.posthouse", check=False)
     assert "has something in it" in said
 
