@@ -17,6 +17,7 @@ _SECRET = re.compile("key|token|secret|password", re.IGNORECASE)
 _SIMILAR = 0.6
 _SLIP = 0.8
 """Nearly the same: `max_token` is no secret but `max_tokens` misspelt."""
+_MOST_PLACES = 3
 _EXAMPLES = {
     "logging": ("level", "DEBUG"),
     "telegram": ("allow_from", "[123456789]"),
@@ -38,10 +39,16 @@ def unknown_key(loc: tuple[Any, ...], spelt: Callable[[str], str] = str) -> str:
     if is_secret(loc[-1:]) and not _close_here(loc, cutoff=_SLIP):
         name = _variable_of(loc)
         return f"secrets do not belong in this file; set {name} in the environment, or {name}_FILE"
-    near = _nearest(loc)
-    if near is None and len(loc) == 1 and is_of_hermes(str(loc[0])):
+    if (here := _close_here(loc, cutoff=_SIMILAR)) is not None:
+        return f"unknown key; did you mean {spelt('.'.join(map(str, (*loc[:-1], here))))}?"
+    nested = len(loc) > 1
+    if elsewhere := _elsewhere(str(loc[-1]), cutoff=_SLIP if nested else _SIMILAR):
+        names = " or ".join(map(spelt, elsewhere))
+        # In another section it has another meaning, so it is named and not proposed.
+        return f"unknown key; there is {names}" if nested else f"unknown key; did you mean {names}?"
+    if not nested and is_of_hermes(str(loc[0])):
         return f"unknown key; a section of {HERMES} that says nothing here: take it out"
-    return f"unknown key; did you mean {spelt(near)}?" if near else "unknown key"
+    return "unknown key"
 
 
 def is_secret(names: Iterable[Any]) -> bool:
@@ -75,15 +82,12 @@ def _close_here(loc: tuple[Any, ...], *, cutoff: float) -> str | None:
     return next(iter(difflib.get_close_matches(str(loc[-1]), fields, n=1, cutoff=cutoff)), None)
 
 
-def _nearest(loc: tuple[Any, ...]) -> str | None:
-    """The most similar key of its section; for a whole section, of any."""
-    wrong = str(loc[-1])
-    prefix = "".join(f"{part}." for part in loc[:-1])
-    here = _close_here(loc, cutoff=_SIMILAR)
-    if here is not None:
-        return prefix + here
-    if prefix:  # another section's key would have another meaning
-        return None
-    everywhere = {path.rsplit(".", 1)[-1]: path for path in all_paths(Config)}
-    close = difflib.get_close_matches(wrong, list(everywhere), n=1, cutoff=_SIMILAR)
-    return everywhere[close[0]] if close else None
+def _elsewhere(wrong: str, *, cutoff: float) -> list[str]:
+    """Where the most similar key of all stands."""
+    paths = list(all_paths(Config))
+    close = difflib.get_close_matches(wrong, [_last(path) for path in paths], n=1, cutoff=cutoff)
+    return [path for path in paths if close and _last(path) == close[0]][:_MOST_PLACES]
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]

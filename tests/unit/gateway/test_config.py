@@ -47,7 +47,8 @@ def test_shipped_file_names_every_key() -> None:
         ),
         (
             "alow_from: []",
-            "c.yaml:1:1: alow_from: unknown key; did you mean discord.allow_from?",
+            "c.yaml:1:1: alow_from: unknown key; did you mean telegram.allow_from or "
+            "discord.allow_from?",
         ),
         ("model: {max_token: 5}", "model.max_token: unknown key; did you mean model.max_tokens?"),
         (
@@ -129,8 +130,13 @@ def test_a_secret_of_the_wrong_kind_is_not_shown() -> None:
     assert "471147" not in problem
 
 
-def test_a_key_of_another_section_is_not_suggested_for_a_nested_one() -> None:
-    assert problems("gateway: {alow_from: []}") == ["c.yaml:1:11: gateway.alow_from: unknown key"]
+def test_a_key_of_another_section_is_named_and_not_proposed() -> None:
+    """It has another meaning there."""
+    assert problems("gateway: {alow_from: []}") == [
+        "c.yaml:1:11: gateway.alow_from: unknown key; there is telegram.allow_from or "
+        "discord.allow_from"
+    ]
+    assert problems("gateway: {colour: 1}") == ["c.yaml:1:11: gateway.colour: unknown key"]
 
 
 def test_the_level_of_the_log_in_any_case() -> None:
