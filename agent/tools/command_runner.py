@@ -280,14 +280,10 @@ def main(folder: str | None = None) -> None:
             return
         line += piece
     request = json.loads(line)
+    where = folder or request["folder"]
     adopt_orphans()
     try:
-        running = Running(
-            request["command"],
-            folder or request["folder"],
-            request["seconds"],
-            request["keep_bytes"],
-        )
+        running = Running(request["command"], where, request["seconds"], request["keep_bytes"])
     except (OSError, ValueError) as exc:
         answer: dict[str, Any] = {"error": f"it could not be started: {exc}"}
     else:
