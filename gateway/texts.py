@@ -44,7 +44,7 @@ RESTARTING = "Restarting. I will say here when I am back."
 NOBODY_STARTS_ME_AGAIN = (
     "I do not run under a service manager, so nothing would start me again and I stay. "
     "Please restart me on the server: end `posthouse run` and start it again, or install the "
-    "service (systemd/README.md); then /restart works."
+    "service (`posthouse service install`); then /restart works."
 )
 NOTHING_TO_RETRY = (
     "There is no message here that I could ask again. Just write it; if a compression has "
