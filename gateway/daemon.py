@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
-from gateway import __version__
-from gateway.control import ControlServer, RemoteTerminal, send_line
+from gateway.answers import Answers
+from gateway.control import ControlServer
 from gateway.daemon_parts import Parts
-from gateway.exchange import ImportDesk
-from gateway.forgetting.office import ForgettingOffice
-from gateway.logs import redacted
 from gateway.monitoring.http import Facts
-from gateway.monitoring.readiness import Readiness
 from gateway.reloading import Reloads
 from gateway.tasks import TaskOwner, spawn, wait_all
 from gateway.upkeep import keep_up
@@ -51,24 +46,8 @@ class Daemon:
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
         self._tasks = TaskOwner(parts.clock)
-        handlers = {"status": self._answer_status, "chat": self._serve_chat}
-        if parts.take_in is not None:
-            desk = ImportDesk(parts.home, parts.take_in)
-            desk.tidy()
-            handlers["import"] = desk.serve
-        if parts.reloads is not None:
-            handlers["reload"] = self._answer_reload
-        if parts.pairing is not None:
-            handlers["pair"] = parts.pairing.serve
-        if parts.jobs is not None:
-            handlers["jobs"] = parts.jobs.serve
-        if parts.forgetting is not None:
-            handlers["forget"] = ForgettingOffice(parts.forgetting).serve
-        if parts.overview is not None:
-            handlers["top"] = self._answer_top
-        if parts.plugin_rows is not None:
-            handlers["plugins"] = self._answer_plugins
-        self._control = ControlServer(parts.control_path, handlers)
+        self._answers = Answers(parts, lambda: self.ready)
+        self._control = ControlServer(parts.control_path, self._answers.handlers())
         self._platforms_task: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(parts.manager, parts.supervisor, parts.store, parts.clock)
         self.ready = False
@@ -86,33 +65,7 @@ class Daemon:
 
     def status(self) -> dict[str, Any]:
         """What ``posthouse status`` prints, but for what the store has to be asked for."""
-        how = self._readiness()
-        return {
-            "home": str(self._parts.home),
-            "version": __version__,
-            "ready": how.ready,
-            "state": how.state,
-            "reasons": list(map(redacted, how.reasons)),
-            "platforms": {
-                name: {"state": s.state.value, "reason": redacted(s.reason)}
-                for name, s in self._parts.supervisor.status.items()
-            },
-            "details": {name: redacted(text) for name, text in self._details().items()},
-        }
-
-    def _details(self) -> dict[str, str]:
-        details = dict(self._parts.details())
-        if self._parts.http is not None:
-            details["http"] = self._parts.http.where()
-        if self._parts.reloads is not None:
-            details = {**self._parts.reloads.details(), **details}
-        trouble = self._parts.store.trouble()
-        return details if trouble is None else {"STORE TAKES NOTHING": trouble, **details}
-
-    def _readiness(self) -> Readiness:
-        if self._parts.overview is None:
-            return Readiness(self.ready, "ready" if self.ready else "starting")
-        return self._parts.overview.readiness(started=self.ready)
+        return self._answers.status()
 
     def stop(self) -> None:
         """As SIGTERM."""
@@ -157,7 +110,7 @@ class Daemon:
             self._tasks.spawn(work(), name=f"beside {number}")
         if parts.http is not None and parts.metrics is not None:
             facts = Facts(
-                self._readiness,
+                self._answers.readiness,
                 self._platform_states,
                 parts.metrics.text,
                 parts.store.trouble,
@@ -244,47 +197,12 @@ class Daemon:
             },
         )
 
-    async def _answer_status(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        overview = self._parts.overview
-        numbers = await overview.status() if overview is not None else {}
-        await send_line(writer, {**self.status(), **numbers})
-
-    async def _answer_top(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        assert self._parts.overview is not None
-        status = self.status()
-        status.pop("details")
-        await send_line(writer, {**status, **await self._parts.overview.top()})
-
     async def _reload_when_told(self, reloads: Reloads) -> None:
         """Signals that come while one is under way are one more."""
         while True:
             await self._reload.wait()
             self._reload.clear()
             await reloads.reload()
-
-    async def _answer_reload(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        assert self._parts.reloads is not None
-        await send_line(writer, dataclasses.asdict(await self._parts.reloads.reload()))
-
-    async def _answer_plugins(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        found = self._parts.plugin_rows() if self._parts.plugin_rows is not None else []
-        await send_line(writer, {"plugins": found})
-
-    async def _serve_chat(
-        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        await self._parts.console.attach(
-            RemoteTerminal(reader, writer, in_turns=bool(request.get("in_turns")))
-        )
-        await send_line(writer, {"done": True})
 
     async def _let_go(self, closing: Awaitable[None], what: str) -> None:
         """Close one part; one that hangs or fails must not keep the others open."""

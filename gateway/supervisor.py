@@ -111,11 +111,8 @@ class Supervisor:
     @property
     def troubled_seconds(self) -> dict[str, float]:
         """By platform name: since when it does not work; 0: it does."""
-        now = self._clock.monotonic()
-        return {
-            charge.name: 0.0 if charge.troubled_since is None else now - charge.troubled_since
-            for charge in self._charges
-        }
+        since, now = ((c.name, c.troubled_since) for c in self._charges), self._clock.monotonic()
+        return {name: 0.0 if at is None else now - at for name, at in since}
 
     @property
     def failed(self) -> bool:
