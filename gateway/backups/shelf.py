@@ -129,3 +129,10 @@ def _lines(file: Path) -> list[str]:
         return file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return []
+
+
+def not_allowed(home: Home, error: PermissionError) -> str:
+    """What to do about it, for people."""
+    named = Path(str(error.filename or home.path))
+    whose = home.path if named.is_relative_to(home.path) else named
+    return f"{whose} belongs to another user; do it as that one, or as root"

@@ -11,7 +11,7 @@ from agent.errors import PosthouseError
 from gateway.backups.destination import destination
 from gateway.backups.making import Made, dated, make
 from gateway.backups.moving_in import is_pending
-from gateway.backups.shelf import folder_of, note_elsewhere
+from gateway.backups.shelf import folder_of, not_allowed, note_elsewhere
 from gateway.backups.trees import give_to_owner_of
 from gateway.cli import exits
 from gateway.cli.output import out, plain
@@ -25,6 +25,13 @@ posthouse backup FOLDER"""
 def run(arguments: argparse.Namespace) -> int:
     """Make one, and say what is in it."""
     home = find_home(environment())
+    try:
+        return _run(home, arguments)
+    except PermissionError as exc:
+        raise PosthouseError(not_allowed(home, exc)) from exc
+
+
+def _run(home: Home, arguments: argparse.Namespace) -> int:
     if is_pending(home.path):
         raise PosthouseError(
             "a restore of this home was cut off; run it again first, or start the gateway, which "

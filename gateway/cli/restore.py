@@ -11,7 +11,7 @@ from agent.errors import HomeInUse, PosthouseError
 from gateway.backups.choosing import Chosen, choose
 from gateway.backups.moving_in import planned_source
 from gateway.backups.restoring import Restored, restore
-from gateway.backups.shelf import REPLACED, folder_of
+from gateway.backups.shelf import REPLACED, folder_of, not_allowed
 from gateway.cli import exits
 from gateway.cli.output import out, plain, when
 from gateway.config.environment import Home, environment, find_home
@@ -24,9 +24,17 @@ answers that were owed are not sent, for both have most likely happened since.""
 
 def run(arguments: argparse.Namespace) -> int:
     """Check it, ask, put it back."""
+    home = find_home(environment())
+    try:
+        return _run(home, arguments)
+    except PermissionError as exc:
+        raise PosthouseError(not_allowed(home, exc)) from exc
+
+
+def _run(home: Home, arguments: argparse.Namespace) -> int:
     from gateway.wiring.backups import store_tools  # noqa: PLC0415 - brings the database
 
-    home, tools = find_home(environment()), store_tools()
+    tools = store_tools()
     source = Path(arguments.source or folder_of(home)).expanduser().absolute()
     _refuse_in_home(home, source)
     pending = planned_source(home.path)

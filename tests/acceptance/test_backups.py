@@ -22,8 +22,10 @@ from tests.acceptance.harness import (
     answered,
     environment,
     eventually,
+    open_world,
     run_command,
 )
+from tests.fakes.disks import fill, small_disk
 from tests.fakes.store_invariants import check_invariants
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -202,3 +204,29 @@ async def test_a_damaged_database_is_put_back(world: World) -> None:
     chat.say("hello again")
     await answered(chat, "hello again", daemon)
     await nothing_under_way(world)
+
+
+async def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
+    """Nothing is acknowledged that is not stored; when there is room it goes on by itself."""
+    with small_disk(tmp_path / "disk", 24) as disk:
+        async with open_world(disk) as world:
+            world.configure(gateway={"drain_seconds": 1, "http": {"port": 0}})
+            daemon = await world.run("telegram")
+            chat = TelegramChat(world)
+            chat.say("before")
+            await answered(chat, "before", daemon)
+            filler = fill(disk)
+            for n in range(8):
+                chat.say(f"meanwhile {n} " + "x" * 3000)
+            await eventually(
+                lambda: "STORE TAKES NOTHING" in (daemon.status() or {}).get("details", {}),
+                20.0,
+                "the trouble is told",
+                alive=daemon,
+            )
+            filler.unlink()
+            await answered(chat, "meanwhile 7", daemon, seconds=60.0)
+            await nothing_under_way(world)
+            assert "STORE TAKES NOTHING" not in (daemon.status() or {})["details"]
+            await daemon.terminate()
+            check_invariants(world.home / "state.db")
