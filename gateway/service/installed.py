@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import agent
@@ -72,11 +72,12 @@ def home_of_installed(folder: Path = UNIT_FOLDER) -> str | None:
 
 
 def look(layout: Layout, folder: Path = UNIT_FOLDER) -> Installed:
-    """What stands in the folder of the units."""
+    """What stands in the folder of the units. Its home is its own affair."""
     texts = {name: _text(folder / name) for name in (SERVICE, *TOOLS)}
     service = texts[SERVICE]
     if service is None:
         return Installed(None, None, tools=False)
+    layout = replace(layout, home_name=home_name_of(service) or layout.home_name)
     return Installed(
         folder / SERVICE,
         program_of(service),

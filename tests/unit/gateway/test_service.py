@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,7 @@ class TestWhatIsThere:
         carry_out(steps_of(places))
         found = look(ELSEWHERE, places.units)
         assert (found.program, found.tools, found.outdated) == (ELSEWHERE.program, True, ())
+        assert look(replace(ELSEWHERE, home_name="posthouse"), places.units) == found
         (places.units / TOOLS[0]).write_text("old")
         assert look(ELSEWHERE, places.units).outdated == (TOOLS[0],)
 
