@@ -126,22 +126,30 @@ class Reloads:
         return found
 
     async def _settled(self, source: Source) -> FileText:
-        """Once two looks agree.
+        """Once two looks agree: an editor may be writing it, or putting a new file in its place.
 
         Raises:
             ConfigError: it can not be read, or it is not what anybody meant.
         """
-        before = await in_daemon_thread(source.text, "config-file")
+        before = await _look(source)
         for _ in range(MOST_LOOKS):
-            whole = len(before.text) >= len(self._last.text) and before.text.endswith("\n")
-            await self._clock.sleep(WRITING_SECONDS if whole else SHORTER_SECONDS)
-            after = await in_daemon_thread(source.text, "config-file")
+            await self._clock.sleep(
+                WRITING_SECONDS if self._seems_whole(before) else SHORTER_SECONDS
+            )
+            after = await _look(source)
             if after == before:
+                if isinstance(after, str):
+                    raise ConfigError(after.splitlines())
                 if after.is_empty and not self._last.is_empty:
                     raise ConfigError([f"{after.name}: is empty or gone, and it was not before"])
                 return after
             before = after
-        raise ConfigError([f"{before.name}: is still being written; reload again"])
+        raise ConfigError(["the configuration is still being written; reload again"])
+
+    def _seems_whole(self, look: FileText | str) -> bool:
+        if isinstance(look, str):
+            return False
+        return look.text.endswith("\n") and len(look.text) >= len(self._last.text)
 
     def _refused(self, problems: Sequence[str]) -> Reload:
         self.counts["refused"] += 1
@@ -182,6 +190,14 @@ class Reloads:
         for line in reading.warnings:
             log.warning(line)
         return Reload(applied, self._waiting, warnings=reading.warnings)
+
+
+async def _look(source: Source) -> FileText | str:
+    """The file as it is now, or why it can not be read."""
+    try:
+        return await in_daemon_thread(source.text, "config-file")
+    except ConfigError as exc:
+        return str(exc)
 
 
 def _changed_sections(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

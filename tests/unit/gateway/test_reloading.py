@@ -147,6 +147,20 @@ async def test_every_piece_of_a_file_that_is_being_written_waits_for_the_rest(
         assert not house.seen[0].telegram.pairing
 
 
+async def test_an_editor_that_moves_the_old_file_away_first(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    for option in (None, str(tmp_path / "config.yaml")):
+        house = House(tmp_path, clock)
+        source = Source(house.home, house.env, option)
+        house.reloads = Reloads(source.reading(source.text()), source, clock)
+        house.file.unlink()
+        assert await house.reload(lambda: house.file.write_text(WHOLE)) == Reload()  # noqa: B023
+        house.file.unlink()
+        (error,) = (await house.reload()).errors
+        assert ("no such file" if option else "is empty or gone") in error
+
+
 async def test_a_file_that_never_comes_to_rest_is_not_taken(house: House) -> None:
     times = iter(range(1000))
     came = await house.reload(lambda: house.file.write_text(WHOLE + f"# {next(times)}\n"))
