@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.logs import Redactor, about, set_up
+from gateway.logs import Redactor, about, redacted, set_up
 from gateway.logs.journal import JournalLines, datagram, field_name, is_journal
 from gateway.logs.lines import MOST_CHARS
 from gateway.logs.redaction import named_like_secrets
@@ -445,3 +445,20 @@ def test_lines_of_threads_do_not_mix() -> None:
     found = b"".join(got).decode().splitlines()
     assert len(found) + lines.lost >= 60
     assert all(re.fullmatch(r"a{9000}|b{9000}|c{9000}|\[.*lost\]", line) for line in found)
+
+
+def test_set_up_again_as_at_a_reload(tmp_path: Path) -> None:
+    """The old lines end, new secrets are known, and whoever else listens stays."""
+    listener = logging.Handler()
+    heard: list[logging.LogRecord] = []
+    listener.emit = heard.append  # type: ignore[method-assign]
+    first, second = io.StringIO(), io.StringIO()
+    set_up(level="INFO", style="plain", secrets=["the-old-secret"], env={}, stream=first)
+    logging.getLogger().addHandler(listener)
+    hidden = ["the-old-secret", "the-new-secret"]
+    set_up(level="INFO", style="json", secrets=hidden, env={}, stream=second)
+    logging.getLogger("x").info("the-old-secret the-new-secret")
+    assert first.getvalue() == ""
+    assert json.loads(second.getvalue())["message"] == "[secret] [secret]"
+    assert len(heard) == 1
+    assert redacted("the-new-secret") == "[secret]"
