@@ -121,7 +121,9 @@ def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place,
         loc = loc[:-1]
     unknown = error["type"] == "extra_forbidden"
     place = (written.keys if unknown else written.values).get(loc) or Place(name, 1, 1)
+    called = next((old for path, old in written.called.items() if loc[: len(path)] == path), None)
     where = f"{place}: {'.'.join(str(part) for part in loc) or '(the file)'}"
+    where += f" (written as {called})" if called else ""
     if unknown:
         return place, f"{where}: {unknown_key(loc, variable if place.is_variable else str)}"
     if error["type"] in ("model_type", "model_attributes_type") and loc:

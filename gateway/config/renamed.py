@@ -101,6 +101,7 @@ def to_new_names(written: Written) -> tuple[list[str], list[str]]:
                 continue
             if written.put(path, value) is None:
                 written.move_places(old, path, keep=True)
+                written.called[path] = entry.old
         if not entry.keep:
             written.take(old)
             for places in (written.keys, written.values):

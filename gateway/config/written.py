@@ -47,6 +47,8 @@ class Written:
     keys: dict[Path, Place] = field(default_factory=dict)
     """Of every path its key, or its item."""
     values: dict[Path, Place] = field(default_factory=dict)
+    called: dict[Path, str] = field(default_factory=dict)
+    """Of paths that were moved: what stands there in their place."""
 
     def get(self, path: Path) -> Any:
         """What stands there; None: nothing, or null."""

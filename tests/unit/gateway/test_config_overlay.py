@@ -153,9 +153,9 @@ def test_a_file_of_hermes_agent_is_understood_and_its_names_are_told() -> None:
 
 def test_wrong_values_of_other_names_are_found_where_they_stand() -> None:
     (line,) = problems("agent:\n  max_turns: lots\n")
-    assert line.startswith("c.yaml:2:14: agent.max_iterations: input should be a valid integer")
+    assert line.startswith("c.yaml:2:14: agent.max_iterations (written as agent.max_turns): input")
     (line,) = problems("mcp_servers: {docs: {colour: 1}}")
-    assert line == "c.yaml:1:22: agent.tools.mcp.docs.colour: unknown key"
+    assert line == "c.yaml:1:22: agent.tools.mcp.docs.colour (written as mcp_servers): unknown key"
 
 
 def test_both_names_set_differently_is_an_error() -> None:
