@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 
 from agent.errors import DatabaseTooNew, StoreError, StoreUnavailable
+from agent.jobs.nouns import Schedule
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from storage.copies import copy_database, digest_of, facts_of, prepare
 from storage.restored import RESTORED
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.inbox_suite import inbound
+from tests.contract.jobs_suite import DUE, draft
+from tests.contract.jobs_suite import asked as asked_now
 from tests.contract.store_suite import CHAT, begin, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
@@ -193,3 +196,30 @@ async def test_a_replaced_store_that_can_not_be_read_says_nothing(
     again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
     assert await again.cursors("discord", "7") == {}
     await again.close()
+
+
+async def test_what_was_due_since_is_told_as_missed_and_never_fired(
+    path: Path, store: SqlStore
+) -> None:
+    """The original has fired it, or nobody has; in neither case does anybody wait for it now."""
+    tomorrow = Schedule("once", "2027-01-15T08:10:00", "UTC")
+    hourly = await store.add_job(draft("drink"))
+    once = await store.add_job(draft("call mum", schedule=tomorrow, due=DUE))
+    paused = await store.add_job(draft("stretch", due=DUE))
+    await store.set_job(paused.id, "paused", next_run_at=None)
+    asked, _ = await asked_now(store)
+    later = await store.add_job(draft("sleep", due=DUE + 40 * 3600))
+    target = await copied(path)
+    again = await open_store(target, clock=FakeClock(DUE + 30 * 3600), ids=SequentialIds())
+    assert await again.due_jobs(DUE + 30 * 3600) == []
+    views = {view.job.id: view for view in await again.job_views()}
+    assert views[hourly.id].job.next_run_at == DUE + 31 * 3600 - 600
+    assert views[once.id].job.state == "done"
+    assert views[paused.id].job.state == "paused"
+    assert views[later.id].job.next_run_at == DUE + 40 * 3600
+    for job_id, count in ((hourly.id, 31), (once.id, 1)):
+        (run,) = await again.job_runs(job_id)
+        assert (run.state, run.reason, run.count) == ("missed", RESTORED, count)
+    assert [run.state for run in await again.job_runs(asked.id)] == ["missed", "failed"]
+    await again.close()
+    check_invariants(target)
