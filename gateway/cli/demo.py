@@ -19,7 +19,7 @@ from gateway.config.environment import Home, Secrets, environment
 from gateway.config.models import Compression, Config, Model
 from gateway.logs import set_up
 
-WINDOW_TOKENS = 6_400
+WINDOW_TOKENS = 8_000
 PAUSE_SECONDS = 0.3
 WIDTH = 79
 
