@@ -20,8 +20,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="posthouse",
         description="A chat-bot gateway whose conversations go on for ever.",
-        epilog="`posthouse init` sets it up, `posthouse run` starts it, `posthouse demo` shows what "
-        "it does, `posthouse doctor` says what is wrong.",
+        epilog="`posthouse init` sets it up, `posthouse run` starts it, `posthouse demo` shows "
+        "what it does, `posthouse doctor` says what is wrong.",
     )
     parser.add_argument("--version", action="version", version=f"posthouse {__version__}")
     parser.set_defaults(is_process=False)
