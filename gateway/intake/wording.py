@@ -108,10 +108,11 @@ def scheduled_draft(record: InboxRecord) -> Draft:
     """A job's prompt: the model is told that nobody is there who says it."""
     said = readable(record.text)
     job, payload = record.payload[SCHEDULED], record.payload
-    who = quoted_name(str(payload.get("sender_name") or record.owner))
+    name = str(payload.get("sender_name") or "")
+    who = f"{quoted_name(name)}, user" if name else "user"
     late = record.received_at - float(job["due_at"])
     lines = [
-        f"{_SCHEDULED}{int(job['number'])} {quoted_name(str(job['name']))}, set up for {who}, user "
+        f"{_SCHEDULED}{int(job['number'])} {quoted_name(str(job['name']))}, set up for {who} "
         f"{_identifier(str(payload.get('sender_id') or ''))}; due {_identifier(job['due'])}"
         + (f", {late / 60:.0f} minutes ago" if late >= _LATE_SECONDS else "")
         + ". It runs by itself and nobody is writing at this moment; your answer is sent to the "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from datetime import UTC, datetime, timedelta
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -34,29 +35,29 @@ def job(name: str, user: int = TELEGRAM_USER, **more: Any) -> dict[str, Any]:
     return {"name": name, "to": {"platform": "telegram", "user": user}, "timezone": "UTC", **more}
 
 
-def soon(seconds: float) -> str:
-    moment = datetime.now(UTC) + timedelta(seconds=seconds)
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
 def configure(world: World, *jobs: dict[str, Any]) -> None:
     path = world.configure()
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "jobs": list(jobs)}))
 
 
+def stored(world: World) -> int:
+    return int(world.database().one("SELECT count(*) FROM jobs WHERE origin = 'config'"))
+
+
 def runs(world: World) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in world.database().rows(RUNS)]
 
 
-async def acquainted(world: World) -> tuple[TelegramChat, TelegramChat]:
-    """Two people who have written to the bot: it may write to nobody else."""
-    configure(world)
+async def acquainted(world: World, *jobs: dict[str, Any]) -> tuple[TelegramChat, TelegramChat]:
+    """Two people who have written to the bot (it may write to nobody else), and stored jobs."""
+    configure(world, *jobs)
     chats = TelegramChat(world), TelegramChat(world, OTHER_TELEGRAM_USER)
     daemon = await world.run("telegram")
     for chat in chats:
         chat.say("hello")
         await answered(chat, "reply to: hello", daemon)
+    await eventually(lambda: stored(world) == len(jobs), 30, "the jobs are stored", alive=daemon)
     await settled(world)
     await daemon.kill()
     return chats
@@ -65,13 +66,14 @@ async def acquainted(world: World) -> tuple[TelegramChat, TelegramChat]:
 @pytest.mark.parametrize("point", POINTS)
 async def test_killed_around_its_time_a_job_runs_once(world: World, point: str) -> None:
     """Two jobs are due in the same second; the kill hits the first of them, wherever it is."""
-    first, second = await acquainted(world)
-    at = soon(10)  # the daemon has to know them before
-    configure(
+    first, second = await acquainted(
         world,
-        job("ask", at=at, prompt="what is new?"),
-        job("send", OTHER_TELEGRAM_USER, at=at, text="time for tea"),
+        job("ask", every="1d", prompt="what is new?"),
+        job("send", OTHER_TELEGRAM_USER, every="1d", text="time for tea"),
     )
+    # A day is too long for a test: they are due by now.
+    with closing(sqlite3.connect(world.home / "state.db")) as connection, connection:
+        connection.execute("UPDATE jobs SET next_run_at = next_run_at - 86400")
     hits = world.home.parent / "hits"
     daemon = world.daemon(
         secrets=world.secrets_for("telegram"),
@@ -91,36 +93,31 @@ async def test_killed_around_its_time_a_job_runs_once(world: World, point: str) 
         )
         await settled(world)
         await daemon.kill()
-    assert first.shown() == ["reply to: hello", "reply to: what is new?"]
+    hello, answer = first.shown()
+    assert hello == "reply to: hello"
+    assert answer.startswith('reply to: [scheduled job 1 "ask", set up for user 111; due ')
+    assert answer.endswith("what is new?")
     assert second.shown() == ["reply to: hello", "time for tea"]
     check_invariants(world.home / "state.db")
 
 
 async def test_missed_while_it_was_down(world: World) -> None:
     """An hour late is made up, once; half a day late is an entry in the ledger and in the log."""
-    first, second = await acquainted(world)
-    configure(
+    first, second = await acquainted(
         world,
         job("hourly", every="2h", text="two hours"),
         job("daily", OTHER_TELEGRAM_USER, every="1d", text="a day"),
     )
     wrong_by = world.home.parent / "wrong_by"
-    wrong_by.write_text("0")
+    wrong_by.write_text(str(30 * 3600 + 900))
     options: dict[str, Any] = {
         "secrets": world.secrets_for("telegram"),
         "config": world.home / "config.yaml",
         "launcher": ("-m", "tests.acceptance.clock_daemon", "--wrong-by", str(wrong_by)),
     }
     daemon = await world.run("telegram", **options)
-    await eventually(
-        lambda: world.database().one("SELECT count(*) FROM jobs WHERE origin = 'config'") == 2,
-        20,
-        "they are stored",
-    )
-    await daemon.kill()
-    wrong_by.write_text(str(30 * 3600 + 900))
-    daemon = await world.run("telegram", **options)
-    await eventually(lambda: first.shown()[1:], 20, "the late one", alive=daemon)
+    await eventually(lambda: first.shown()[1:], 30, "the late one", alive=daemon)
+    await eventually(lambda: len(runs(world)) == 3, 30, "the ledger", alive=daemon)
     _, late = first.shown()
     assert late.startswith("(Due ")
     assert late.endswith("two hours")
