@@ -91,8 +91,10 @@ class SessionStore(Ledger, Shelf, Protocol):
         """
         ...
 
-    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
-        """The same of every place where nothing was said from then on, the longest silent first."""
+    async def silent_since(
+        self, before: float, *, after: float = 0.0, limit: int = 100
+    ) -> Sequence[LastSaid]:
+        """The same of every place where something was last said in between, the oldest first."""
         ...
 
     # sessions

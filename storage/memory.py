@@ -208,8 +208,10 @@ class MemoryStore:
     async def last_said(self, session_key: str) -> LastSaid | None:
         return self._sessions.last_said(session_key)
 
-    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
-        return self._sessions.silent_since(before, limit)
+    async def silent_since(
+        self, before: float, *, after: float = 0.0, limit: int = 100
+    ) -> Sequence[LastSaid]:
+        return self._sessions.silent_since(before, after, limit)
 
     # sessions
 

@@ -68,9 +68,9 @@ class MemorySessions:
             else None
         )
 
-    def silent_since(self, before: float, limit: int) -> list[LastSaid]:
+    def silent_since(self, before: float, after: float, limit: int) -> list[LastSaid]:
         said = (self.last_said(key) for key in self._tables.routes)
-        silent = [one for one in said if one is not None and one.at < before]
+        silent = [one for one in said if one is not None and after < one.at < before]
         return sorted(silent, key=lambda one: one.at)[:limit]
 
     def lineage(self, session_id: str) -> list[Session]:

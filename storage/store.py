@@ -271,8 +271,10 @@ class SqlStore(SqlArchive):
     async def last_said(self, session_key: str) -> LastSaid | None:
         return await self._quick.read(last_said.last_said, session_key)
 
-    async def silent_since(self, before: float, *, limit: int = 100) -> Sequence[LastSaid]:
-        return await self._reading.read(last_said.silent_since, before, limit)
+    async def silent_since(
+        self, before: float, *, after: float = 0.0, limit: int = 100
+    ) -> Sequence[LastSaid]:
+        return await self._reading.read(last_said.silent_since, before, after, limit)
 
     # sessions
 

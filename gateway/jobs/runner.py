@@ -119,7 +119,7 @@ class JobRunner:
 
     async def _step(self) -> float:
         if not self._kept:
-            self._kept = await self._keep()
+            self._kept = await self._keep_named()
         await self._mind_the_clock()
         if self._in_doubt:
             await self._take_up()
@@ -132,6 +132,15 @@ class JobRunner:
         following = await self._store.next_job_at()
         longest = SHORT_WAIT_SECONDS if self._at_work or not self._kept else LONGEST_WAIT_SECONDS
         return longest if following is None else min(max(following - now, 0.0), longest)
+
+    async def _keep_named(self) -> bool:
+        try:
+            return await self._keep()
+        except StoreError:
+            raise
+        except Exception:  # the supervised border: those that are stored go on
+            log.exception("the configured jobs are not taken over")
+            return True
 
     # one job
 

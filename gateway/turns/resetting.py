@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 
 GONE_ON_AT = "gone_on_at"
 """An option of a session: when a person has led a place to it, although its words are old."""
-SWEPT_AT_ONCE = 200
+SWEPT_AT_ONCE = 500
+SWEPT_SECONDS = 7 * 86_400.0
+"""Places that are silent for longer than that get their new conversation when somebody writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,9 @@ class SessionResets:
         """The same where nobody writes, each in its lane; what came of it, in words."""
         rules, now = self._rules(), self._clock.now()
         idle = rules.idle_seconds if rules.mode == "idle" else 0.0
-        silent = await self._sessions.silent_since(now - idle, limit=SWEPT_AT_ONCE)
+        silent = await self._sessions.silent_since(
+            now - idle, after=now - idle - SWEPT_SECONDS, limit=SWEPT_AT_ONCE
+        )
         due = [said for said in silent if rules.is_due(said.at, now)]
         for said in due:
             if not lanes.busy(said.session_key):

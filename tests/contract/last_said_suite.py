@@ -37,6 +37,8 @@ class LastSaidContract:
         silent = await store.silent_since(9e12)
         assert [one.session_key for one in silent] == [key(OLD), KEY]
         assert len(await store.silent_since(9e12, limit=1)) == 1
+        (later,) = await store.silent_since(9e12, after=silent[0].at)
+        assert later == silent[1]
         await move(store)
         moved = await store.last_said(key(OLD))
         assert moved is not None
