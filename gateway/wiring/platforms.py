@@ -9,8 +9,6 @@ from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
-from gateway.commands.menu import entries
-from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import Secrets, missing_tokens, odd_secrets
 from gateway.config.models import Config, WhoMayCommand
 from gateway.intake.access import AccessRules, PlatformPolicy
@@ -72,6 +70,10 @@ async def build_platforms(
     secrets = around.secrets
     if around.only_console:
         return platforms
+    # Inside: who only asks who may talk (the doctor, a check) needs no command.
+    from gateway.commands.menu import entries  # noqa: PLC0415
+    from gateway.commands.registry import ALIASES, COMMANDS  # noqa: PLC0415
+
     foreign = plugins.gifts.commands if plugins is not None else {}
     menu = entries({**COMMANDS, **foreign}, ALIASES)
     enabled = enabled_platforms(config, secrets)
