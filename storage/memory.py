@@ -74,6 +74,7 @@ from agent.sessions import (
 from agent.store_ports import Appended
 from storage.memory_archive import MemoryArchive
 from storage.memory_forgetting import MemoryForgetting
+from storage.memory_job_runs import MemoryJobRuns
 from storage.memory_jobs import MemoryJobs
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
@@ -112,7 +113,8 @@ class MemoryStore:
         self._facts: dict[str, str] = {}
         self._mail = MemoryMailbox(self._tables.today)
         self._notes = MemoryNotes(clock.now, lambda key: key_of_today(key, self._tables.today))
-        self._jobs = MemoryJobs(self._tables, self._mail, clock, ids)
+        self._job_runs = MemoryJobRuns(self._tables, self._mail, clock)
+        self._jobs = MemoryJobs(self._tables, self._mail, self._job_runs, clock, ids)
         self._moves = MemoryMoves(self._tables, self._mail, self._notes, self._jobs)
         self._archive = MemoryArchive(self._tables)
         self._forgetting = MemoryForgetting(
@@ -167,22 +169,22 @@ class MemoryStore:
         return self._jobs.next_job_at()
 
     async def ran_between(self, job_id: str, first: float, last: float) -> Sequence[float]:
-        return self._jobs.ran_between(job_id, first, last)
+        return self._job_runs.ran_between(job_id, first, last)
 
     async def fire_job(self, job_id: str, firing: Firing) -> Fired | None:
         return self._jobs.fire_job(job_id, firing)
 
     async def end_run(self, run_id: int, state: RunState, reason: str = "") -> JobRun | None:
-        return self._jobs.end_run(run_id, state, reason)
+        return self._job_runs.end_run(run_id, state, reason)
 
     async def settle_runs(self) -> Sequence[JobRun]:
-        return self._jobs.settle(None)
+        return self._job_runs.settle(None)
 
     async def void_runs(self) -> int:
-        return self._jobs.void_runs()
+        return self._job_runs.void_runs()
 
     async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
-        return self._jobs.job_runs(job_id, limit)
+        return self._job_runs.job_runs(job_id, limit)
 
     async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
         return self._jobs.failed_runs(since, limit)

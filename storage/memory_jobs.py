@@ -1,14 +1,12 @@
-"""Owns jobs and their ledger in memory, for the in-memory store."""
+"""Owns jobs in memory, for the in-memory store."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 
 from agent.jobs.nouns import (
-    MAX_RUNS,
     STILL_AT_WORK,
     Action,
     Fired,
@@ -17,21 +15,19 @@ from agent.jobs.nouns import (
     JobDraft,
     JobPlace,
     JobRefused,
-    JobRun,
     JobState,
     JobView,
     Misses,
     Origin,
-    RunState,
     Schedule,
     draft_for,
-    how_it_went,
     record_for,
     too_many_text,
 )
 from agent.mail import Address, InboxItem, OutboxDraft
 from agent.ports import Clock, IdSource
 from storage.codec import clean, clean_json
+from storage.memory_job_runs import MemoryJobRuns
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_tables import MemoryTables
 from storage.places import address_of_today, key_of_today
@@ -40,19 +36,23 @@ _LIVE = ("active", "paused")
 
 
 class MemoryJobs:
-    """The counterpart of `storage.jobs`, `storage.job_runs` and `storage.job_firing`."""
+    """The counterpart of `storage.jobs` and `storage.job_firing`."""
 
     def __init__(
-        self, tables: MemoryTables, mail: MemoryMailbox, clock: Clock, ids: IdSource
+        self,
+        tables: MemoryTables,
+        mail: MemoryMailbox,
+        runs: MemoryJobRuns,
+        clock: Clock,
+        ids: IdSource,
     ) -> None:
         self._tables = tables
         self._mail = mail
+        self._runs = runs
         self._clock = clock
         self._ids = ids
         self._jobs: dict[str, Job] = {}
         self._last: dict[str, int] = {}
-        self._runs: dict[int, JobRun] = {}
-        self._next_run_id = 1
 
     # jobs
 
@@ -143,35 +143,20 @@ class MemoryJobs:
     def failed_runs(self, since: float, limit: int) -> list[JobView]:
         failed = [
             run
-            for run in self._newest_first()
+            for run in self._runs.newest_first()
             if run.state in ("failed", "missed") and run.claimed_at >= since
         ]
         return [JobView(self._jobs[run.job_id], run) for run in failed[:limit]]
-
-    # the ledger
-
-    def job_runs(self, job_id: str, limit: int) -> list[JobRun]:
-        own = (run for run in self._newest_first() if run.job_id == job_id)
-        return list(islice(own, limit))
-
-    def ran_between(self, job_id: str, first: float, last: float) -> Sequence[float]:
-        return sorted(
-            run.due_at
-            for run in self._runs.values()
-            if run.job_id == job_id and run.state != "missed" and first <= run.due_at <= last
-        )
 
     def fire_job(self, job_id: str, firing: Firing) -> Fired | None:
         job = self._jobs.get(job_id)
         if job is None or job.state != "active" or job.next_run_at != firing.expected_run_at:
             return None
-        self.settle(job_id)
-        missed = None if firing.misses is None else self._miss(job_id, firing.misses)
+        self._runs.settle(job_id)
+        missed = None if firing.misses is None else self._runs.miss(job_id, firing.misses)
         run_at = firing.run_at
-        if run_at is not None and any(
-            run.state == "claimed" for run in self._runs.values() if run.job_id == job_id
-        ):
-            missed = self._miss(job_id, Misses(run_at, run_at, 1, STILL_AT_WORK))
+        if run_at is not None and self._runs.is_at_work(job_id):
+            missed = self._runs.miss(job_id, Misses(run_at, run_at, 1, STILL_AT_WORK))
             run_at = None
         now = self._clock.now()
         changed = self._jobs[job_id] = replace(
@@ -183,83 +168,15 @@ class MemoryJobs:
         if run_at is None:
             return Fired(changed, None, missed=missed)
         if job.origin == "house":
-            return Fired(changed, self._claim(job_id, run_at, None, over=False), missed=missed)
+            return Fired(changed, self._runs.claim(job_id, run_at, None, over=False), missed=missed)
         if job.action.kind == "text":
             (owed,) = self._mail.owe([draft_for(job, firing)], None, now)
-            run = self._claim(job_id, run_at, None, over=True)
+            run = self._runs.claim(job_id, run_at, None, over=True)
             return Fired(changed, run, owed=owed, missed=missed)
         receipt = self._mail.accept(record_for(job, run_at, now), None)
-        run = self._claim(job_id, run_at, receipt.inbox_id, over=False)
+        run = self._runs.claim(job_id, run_at, receipt.inbox_id, over=False)
         item = InboxItem(receipt.inbox_id, receipt.record, "new")
         return Fired(changed, run, item=item, missed=missed)
-
-    def end_run(self, run_id: int, state: RunState, reason: str) -> JobRun | None:
-        run = self._runs.get(run_id)
-        if run is None or run.state != "claimed":
-            return None
-        now = self._clock.now()
-        run = replace(run, state=state, reason=clean(reason), ended_at=now)
-        self._runs[run_id] = run
-        return run
-
-    def settle(self, job_id: str | None) -> list[JobRun]:
-        ended: list[JobRun] = []
-        for run in list(self._runs.values()):
-            if run.state != "claimed" or run.inbox_id is None or job_id not in (None, run.job_id):
-                continue
-            if self._mail.state_of(run.inbox_id) in ("answered", None):
-                turn = self._tables.turns.get(self._mail.turn_of(run.inbox_id) or "")
-                over = self.end_run(run.id, *how_it_went(None if turn is None else turn.state))
-                ended += [over] if over is not None else []
-        return ended
-
-    def void_runs(self) -> int:
-        open_ones = [
-            run.id for run in self._runs.values() if run.state == "claimed" and not run.inbox_id
-        ]
-        for run_id in open_ones:
-            self.end_run(run_id, "failed", "the process ended")
-        return len(open_ones)
-
-    def _claim(self, job_id: str, due_at: float, inbox_id: int | None, *, over: bool) -> JobRun:
-        now = self._clock.now()
-        state: RunState = "done" if over else "claimed"
-        run = JobRun(
-            self._next_run_id, job_id, due_at, due_at, 1, state, "", now, now if over else None,
-            inbox_id,
-        )  # fmt: skip
-        return self._enter(run)
-
-    def _miss(self, job_id: str, misses: Misses) -> JobRun:
-        now, newest = self._clock.now(), next(iter(self.job_runs(job_id, 1)), None)
-        if newest is not None and newest.state == "missed" and newest.reason == misses.reason:
-            told = replace(
-                newest,
-                until_at=misses.last_at,
-                count=newest.count + misses.count,
-                claimed_at=now,
-                ended_at=now,
-            )
-            self._runs[newest.id] = told
-            return told
-        run = JobRun(
-            self._next_run_id, job_id, misses.first_at, misses.last_at, misses.count, "missed",
-            clean(misses.reason), now, now,
-        )  # fmt: skip
-        return self._enter(run)
-
-    def _enter(self, run: JobRun) -> JobRun:
-        again = [
-            r.id for r in self._runs.values() if (r.job_id, r.due_at) == (run.job_id, run.due_at)
-        ]
-        for run_id in again:
-            del self._runs[run_id]
-        self._runs[run.id] = run
-        self._next_run_id += 1
-        for old in self.job_runs(run.job_id, len(self._runs))[MAX_RUNS:]:
-            if old.state != "claimed":
-                del self._runs[old.id]
-        return run
 
     # forgetting
 
@@ -279,7 +196,7 @@ class MemoryJobs:
         """Delete them; those that the operator has set up for somebody stay."""
         gone = {job.id for job in self._of_person(owner)}
         self._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id not in gone}
-        self._runs = {n: run for n, run in self._runs.items() if run.job_id not in gone}
+        self._runs.forget(gone)
 
     def _of_person(self, owner: str) -> list[Job]:
         ours = ("person", "tool")
@@ -326,11 +243,8 @@ class MemoryJobs:
             if job.state == "active" and job.next_run_at is not None
         ]
 
-    def _newest_first(self) -> Iterator[JobRun]:
-        return reversed(self._runs.values())
-
     def _view(self, job: Job) -> JobView:
-        return JobView(job, next(iter(self.job_runs(job.id, 1)), None))
+        return JobView(job, self._runs.newest(job.id))
 
 
 def _cleaned(action: Action) -> Action:
