@@ -89,7 +89,10 @@ def _cron(spec: str) -> str:
         case "*", "*", "1-5":
             return f"every weekday {at}"
         case "*", "*", days if re.fullmatch(r"[0-7](?:,[0-7])*", days):
-            names = [_DAYS[int(day) % 7] for day in days.split(",")]
+            numbers = sorted(
+                {int(day) % 7 for day in days.split(",")}, key=lambda day: (day - 1) % 7
+            )
+            names = [_DAYS[number] for number in numbers]
             return f"every {_listed(names)} {at}"
         case day, "*", "*":
             return f"on day {day} of every month {at}"
