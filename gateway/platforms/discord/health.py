@@ -56,7 +56,7 @@ class Lines:
         self._lost.discard(shard_id)
 
     def ready(self, shard_id: int) -> None:
-        """Its guilds are known. Ignored if this is said of the session before; may be said again."""
+        """Its guilds are known; may be said again. Ignored if it is of the session before."""
         if shard_id in self._unbegun or shard_id not in self._unready:
             return
         self._unready.discard(shard_id)
