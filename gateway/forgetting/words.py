@@ -15,8 +15,6 @@ WRONG = (
     "That code is not valid, or not any more (it lasts 10 minutes, and only for whoever asked). "
     "Send /forget me to begin again."
 )
-BEGUN = "I am erasing it. I will say so when it is done."
-ALREADY = "I am erasing it already. I will say so when it is done."
 USAGE = "Send /forget me to have everything erased that I hold of you."
 NOT_HERE = "Nobody can be forgotten here."
 SHOWN_BACKUPS = 5
