@@ -1,4 +1,4 @@
-"""Owns the tests of the nightly care of the database, and of the nightly backup."""
+"""Owns the tests of the nightly care of the database, and of both jobs of the house."""
 
 from __future__ import annotations
 
@@ -15,24 +15,19 @@ from typing import Any, TypeVar
 import pytest
 
 from agent.clock import RandomIds, SystemClock
-from agent.errors import ConfigError, PosthouseError, StoreUnavailable
-from agent.llm.background import in_daemon_thread
+from agent.errors import ConfigError, StoreUnavailable
 from gateway.backups.nightly import (
-    AFTER_START_SECONDS,
-    LATE_SECONDS,
-    Nightly,
-    rotate,
     scheduled,
 )
-from gateway.backups.shelf import folder_of
 from gateway.config.environment import Home
+from gateway.config.models import Config
 from gateway.store_care import LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
-from gateway.wiring.store_care import build_care, look_before_opening
+from gateway.wiring.store_care import Night, build_care, look_before_opening
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.store_suite import begin, said, talk
 from tests.fakes.clock import FakeClock
-from tests.unit.gateway.backup_rig import TOOLS, filled, made, new_home
+from tests.unit.gateway.backup_rig import filled, made, new_home
 
 T = TypeVar("T")
 
@@ -241,67 +236,6 @@ async def test_a_damaged_page_stops_the_writing_and_names_the_backup(
     await again.close()
 
 
-# --- every night ----------------------------------------------------------------------------------
-
-
-def nightly(home: Home, clock: FakeClock, keep: int = 3) -> Nightly:
-    return Nightly(home, TOOLS, clock, in_daemon_thread, keep=keep)
-
-
-async def test_the_newest_ones_are_kept_and_only_ours_go(home: Home, clock: FakeClock) -> None:
-    await filled(home)
-    folder_of(home).mkdir()
-    by_hand = await made(home, str(folder_of(home)))
-    (folder_of(home) / "mine").mkdir()
-    job = nightly(home, clock)
-    names = []
-    for _ in range(5):
-        names.append((await job.run()).split(",")[0])
-        clock.jump(DAY)
-    assert [b.path.name for b in scheduled(home)] == names[:1:-1]
-    assert sorted(os.listdir(folder_of(home))) == sorted(
-        [*names[2:], by_hand.backup.path.name, "mine"]
-    )
-    assert rotate(home, 0) == 2  # never the last one
-    assert len(scheduled(home)) == 1
-
-
-async def test_a_second_one_so_soon_is_none(home: Home, clock: FakeClock) -> None:
-    await filled(home)
-    job = nightly(home, clock)
-    await job.run()
-    clock.jump(3600)
-    assert "hours ago" in await job.run()
-    assert len(scheduled(home)) == 1
-    clock.set_wall(clock.now() - 300 * DAY)  # the clock was set back: no reason to stop
-    await job.run()
-    assert len(scheduled(home)) == 2
-
-
-async def test_no_room_is_a_warning_and_no_backup(
-    home: Home,
-    clock: FakeClock,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    await filled(home)
-    monkeypatch.setattr("gateway.backups.nightly.ROOM", 10**12)
-    with pytest.raises(PosthouseError, match="make room"):
-        await nightly(home, clock).run()
-    assert "make room" in caplog.text
-    assert os.listdir(folder_of(home)) == []
-
-
-async def test_a_missed_night_is_made_up_once(home: Home, clock: FakeClock) -> None:
-    await filled(home)
-    for wait, expected in ((0.0, 1), (DAY / 2, 1), (LATE_SECONDS, 2)):
-        clock.jump(wait)
-        task = await begun(nightly(home, clock).make_up())
-        await clock.advance(AFTER_START_SECONDS)
-        await task
-        assert len(scheduled(home)) == expected
-
-
 async def test_an_emptied_database_is_not_taken_for_a_new_one(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -318,3 +252,46 @@ async def test_an_emptied_database_is_not_taken_for_a_new_one(
     home.database.unlink()
     look_before_opening(home)
     assert "begins anew" in caplog.text
+
+
+# --- as jobs of the house -------------------------------------------------------------------------
+
+
+async def test_the_jobs_of_the_house(home: Home, store: SqlStore, clock: FakeClock) -> None:
+    config = Config.model_validate({"backup": {"hour": 5, "keep": 1}})
+    night = Night(home, store, clock, config)
+    jobs = [maker(config, "Europe/Berlin") for maker in night.makers()]
+    assert [(job.name, job.schedule.spec) for job in jobs if job is not None] == [
+        ("backup", "0 5 * * *"),
+        ("upkeep", "50 3 * * *"),
+    ]
+    await talk(store, said("x"))
+    for job in jobs:
+        assert job is not None
+        assert await job.run()
+    clock.jump(DAY)
+    assert jobs[0] is not None
+    await jobs[0].run()
+    assert len(scheduled(home)) == 1
+    off = Config.model_validate({"backup": {"enabled": False}})
+    assert [maker(off, "UTC") is None for maker in night.makers()] == [True, False]
+    assert len(Night(home, store, clock, off).beside()) == len(night.beside()) - 1
+
+
+async def test_what_is_not_whole_stands_in_the_status(
+    home: Home, store: SqlStore, clock: FakeClock
+) -> None:
+    await talk(store, *(said(f"swordfish {n}") for n in range(50)))
+    with closing(sqlite3.connect(home.database)) as db, db:
+        db.execute("UPDATE message_index_data SET block = x'deadbeef' WHERE id > 10")
+    night = Night(home, store, clock, Config())
+    details = night.details(lambda: {"model": "m"})
+    assert details() == {"model": "m"}
+    upkeep = night.makers()[1](Config(), "UTC")
+    assert upkeep is not None
+    await upkeep.run()
+    assert "made anew" in details()["DATABASE"]
+    while await store.maintain():
+        pass
+    await upkeep.run()
+    assert details() == {"model": "m"}
