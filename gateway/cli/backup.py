@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from agent.clock import SystemClock
 from agent.errors import PosthouseError
@@ -38,7 +37,7 @@ def _run(home: Home, arguments: argparse.Namespace) -> int:
             "finishes it"
         )
     made = _make(home, arguments.destination, SystemClock().now())
-    if not made.backup.path.is_relative_to(folder_of(home)):
+    if not made.backup.path.is_relative_to(folder_of(home).resolve()):
         note_elsewhere(home, made.backup)
     out(json.dumps(made.facts(), ensure_ascii=False) if arguments.json else _told(made))
     return exits.OK
@@ -53,7 +52,7 @@ def _make(home: Home, named: str | None, now: float) -> Made:
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     where = destination(home, named or str(shelf), dated(now))
     made = make(home, where, store_tools(), now)
-    if Path(where.path).is_relative_to(shelf):
+    if where.path.is_relative_to(shelf.resolve()):
         give_to_owner_of(home.path, shelf)
     return made
 

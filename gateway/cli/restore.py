@@ -62,9 +62,10 @@ def _is_at(backup: Path, source: Path) -> bool:
 
 def _refuse_in_home(home: Home, source: Path) -> None:
     """The state of today is no backup of it."""
-    if not source.is_relative_to(home.path):
+    there, ours = source.resolve(), home.path.resolve()
+    if not there.is_relative_to(ours):
         return
-    first = source.relative_to(home.path).parts[:1]
+    first = there.relative_to(ours).parts[:1]
     if first == ("backups",) or (first and first[0].startswith(REPLACED)):
         return
     raise PosthouseError(f"{plain(str(source))} is part of the home itself, and no backup")

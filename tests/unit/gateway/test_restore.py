@@ -276,3 +276,23 @@ async def test_a_backup_of_an_older_version(home: Home, tmp_path: Path, version:
     await talk(store, said("on it goes"))
     await store.close()
     check_invariants(home.database)
+
+
+def test_a_home_behind_a_link(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As systemd has it for users that it makes up: /var/lib/posthouse leads elsewhere."""
+    asyncio.run(filled(home))
+    (tmp_path / "link").symlink_to(home.path)
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "link"))
+    monkeypatch.delenv("POSTHOUSE_HOME", raising=False)
+    assert cli("backup") == 0
+    assert [backup.kind for backup in kept(home)] == ["kept"]
+    asyncio.run(filled(home, "herring"))
+    assert cli("restore", "--yes") == 0
+    assert words_in(home.database) == ["swordfish"]
+    assert cli("restore", str(tmp_path / "link/attachments"), "--yes") == 1
+    assert "part of the home itself" in capsys.readouterr().err
+    (aside,) = (tmp_path / "link").glob("replaced-*")
+    assert cli("restore", str(aside), "--yes") == 0
+    assert words_in(home.database) == ["swordfish", "herring"]
