@@ -159,10 +159,14 @@ class ForgettingDesk:
         Rows and files are gone when this returns; what may take long goes on by itself.
         """
         requests = await self._store.forgetting()
-        for request in requests:
+        for stored in requests:
+            request = stored
             log.info("a person is being forgotten since the last run")
-            erased = await self._erase(request)
-            self._tasks.spawn(self._patiently(erased), name="forgetting")
+            try:
+                request = await self._erase(request)
+            except (StoreError, OSError) as exc:  # no reason not to serve everybody else
+                log.warning("forgetting waits", extra={"error": repr(exc)})
+            self._tasks.spawn(self._patiently(request), name="forgetting")
         return len(requests)
 
     async def idle(self, seconds: float) -> bool:

@@ -15,7 +15,7 @@ from agent.tools.workspace import Workspaces
 from gateway.backups.shelf import Backup
 from gateway.config.models import Config
 from gateway.forgetting import words
-from gateway.forgetting.desk import CODE_SECONDS, Cache, ForgettingDesk, Leavings
+from gateway.forgetting.desk import AGAIN_SECONDS, CODE_SECONDS, Cache, ForgettingDesk, Leavings
 from gateway.forgetting.office import ForgettingOffice
 from gateway.forgetting.retention import retention
 from storage.memory import MemoryStore
@@ -124,6 +124,29 @@ async def test_a_long_erasure_goes_on_behind_the_answer(
     gate.set()
     for _ in range(20):
         await asyncio.sleep(0)
+    assert await store.forgetting() == []
+
+
+async def test_what_can_not_be_deleted_keeps_nobody_from_starting(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("zebra"))
+    await store.begin_forgetting(OWNER)
+    failures = [OSError("read-only"), OSError("read-only")]
+
+    async def clear_workspace(place: str) -> None:
+        if failures:
+            raise failures.pop()
+
+    leavings = Leavings(list, list, clear_workspace=clear_workspace)
+    desk = ForgettingDesk(store, leavings, clock, lambda: UTC)
+    assert await desk.resume() == 1
+    assert (await store.holdings(OWNER)).nothing
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert len(await store.forgetting()) == 1
+    await clock.advance(AGAIN_SECONDS)
+    assert await desk.idle(5)
     assert await store.forgetting() == []
 
 
