@@ -58,6 +58,11 @@ def _known_zone(value: str) -> str:
     return value
 
 
+def _nothing_is_none(value: Any) -> Any:
+    """``jobs:`` with nothing below it, or with comments only."""
+    return [] if value is None else value
+
+
 def _no_two(value: list[ConfiguredJob]) -> list[ConfiguredJob]:
     names = [job.name for job in value]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -132,4 +137,4 @@ class ConfiguredJob(Section):
         return Schedule("cron", self.cron or "", zone)
 
 
-JobList = Annotated[list[ConfiguredJob], AfterValidator(_no_two)]
+JobList = Annotated[list[ConfiguredJob], BeforeValidator(_nothing_is_none), AfterValidator(_no_two)]

@@ -232,6 +232,10 @@ def test_wrong_places_and_names_are_refused() -> None:
         config_of(TEA, TEA)
 
 
+def test_an_empty_list_is_no_job() -> None:
+    assert parse_config("jobs:\n  # - {name: later}\n", "c.yaml")[0].jobs == []
+
+
 def test_what_yaml_makes_of_times_and_numbers_is_understood() -> None:
     config = config_of(
         "name: a, at: 2026-12-01 09:00:00, to: {platform: telegram, chat: -100123}, text: x",
