@@ -135,6 +135,14 @@ def settle(tx: Transaction, job_id: str | None) -> list[JobRun]:
     return [run for run in ended if run is not None]
 
 
+def open_runs(db: Reader) -> int:
+    query = (
+        "SELECT count(*) FROM job_runs INDEXED BY job_runs_open"
+        " WHERE state = 'claimed' AND inbox_id IS NOT NULL"
+    )
+    return int(db.execute(query).fetchone()[0])
+
+
 def void_runs(tx: Transaction) -> int:
     changed = tx.execute(
         "UPDATE job_runs INDEXED BY job_runs_open"

@@ -180,6 +180,9 @@ class MemoryStore:
     async def settle_runs(self) -> Sequence[JobRun]:
         return self._job_runs.settle(None)
 
+    async def open_runs(self) -> int:
+        return self._job_runs.open_runs()
+
     async def void_runs(self) -> int:
         return self._job_runs.void_runs()
 

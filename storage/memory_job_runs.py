@@ -66,6 +66,9 @@ class MemoryJobRuns:
                 ended += [over] if over is not None else []
         return ended
 
+    def open_runs(self) -> int:
+        return sum(run.state == "claimed" and bool(run.inbox_id) for run in self._runs.values())
+
     def void_runs(self) -> int:
         open_ones = [
             run.id for run in self._runs.values() if run.state == "claimed" and not run.inbox_id

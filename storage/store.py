@@ -239,6 +239,9 @@ class SqlStore(SqlArchive):
     async def settle_runs(self) -> Sequence[JobRun]:
         return await self._writing.write(job_runs.settle_runs)
 
+    async def open_runs(self) -> int:
+        return await self._quick.read(job_runs.open_runs)
+
     async def void_runs(self) -> int:
         return await self._writing.write(job_runs.void_runs)
 

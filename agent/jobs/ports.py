@@ -108,6 +108,10 @@ class JobStore(Protocol):
         """Enter how claimed runs went whose rows are answered by now; gives back those entries."""
         ...
 
+    async def open_runs(self) -> int:
+        """How many prompts wait for their turn, or have it."""
+        ...
+
     async def void_runs(self) -> int:
         """At a start: house jobs that were at work when the process ended have failed."""
         ...

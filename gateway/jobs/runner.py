@@ -17,7 +17,6 @@ from agent.jobs.nouns import (
     Firing,
     Job,
     JobRefused,
-    JobRun,
     JobView,
     is_scheduled,
     record_for,
@@ -218,8 +217,7 @@ class JobRunner:
         for run in await self._store.settle_runs():
             if run.state == "failed":
                 log.warning("job failed", extra={"job_id": run.job_id, "reason": run.reason})
-        views = await self._store.job_views()
-        self._at_work = any(_is_open(view.last) for view in views if view.job.origin != "house")
+        self._at_work = await self._store.open_runs() > 0
 
     async def _take_up(self) -> None:
         """What was stored by a call whose outcome nobody learned is handed over now."""
@@ -269,10 +267,6 @@ class JobRunner:
         finally:
             woken.cancel()
             timer.cancel()
-
-
-def _is_open(run: JobRun | None) -> bool:
-    return run is not None and run.state == "claimed"
 
 
 def _facts(job: Job) -> dict[str, object]:

@@ -171,6 +171,7 @@ class JobsContract:
             },
         }
         assert (fired.run.state, fired.run.inbox_id) == ("claimed", fired.item.id)
+        assert await store.open_runs() == 1
         assert await store.settle_runs() == []
 
     @pytest.mark.parametrize(
@@ -183,6 +184,7 @@ class JobsContract:
         assert await store.settle_runs() == []
         await store.finish_turn(ticket, ticket.session_id, outcome, final=said("ok"))  # type: ignore[arg-type]
         (ended,) = await store.settle_runs()
+        assert await store.open_runs() == 0
         assert (ended.job_id, ended.state) == (job.id, state)
         assert ended.ended_at is not None
         assert await store.settle_runs() == []

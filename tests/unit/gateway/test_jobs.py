@@ -58,6 +58,20 @@ async def test_once_is_done_with_it(rig: JobRig, clock: FakeClock) -> None:
     assert (await rig.job(job)).state == "done"
 
 
+async def test_a_slow_prompt_that_comes_once_is_entered_when_it_is_over(
+    rig: JobRig, clock: FakeClock
+) -> None:
+    await rig.start()
+    gate = asyncio.Event()
+    rig.hold("slow", gate)
+    job = await rig.add("slow", once(clock, 60), "prompt")
+    await rig.go(120)
+    assert await rig.ledger(job) == [("claimed", 1)]
+    gate.set()
+    await rig.go(10)
+    assert await rig.ledger(job) == [("done", 1)]
+
+
 async def test_a_prompt_is_a_turn_that_nobody_says(rig: JobRig) -> None:
     await rig.start()
     job = await rig.add("sum up", kind="prompt")
