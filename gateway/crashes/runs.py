@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def recorded(home: Path, now: Callable[[], float]) -> Iterator[RunRecord]:
         raise
 
 
-def cut_off(found: list[Run]) -> list[Run]:
+def cut_off(found: Sequence[Run]) -> list[Run]:
     """Of the runs before the present one: those that did not come to an end of their own."""
     return [run for run in found[:-1] if run.code is None]
 

@@ -1,7 +1,7 @@
 """Owns what `posthouse status`, `posthouse top` and the metrics tell of a running daemon: numbers.
 
-No text of anybody is in it. What lies in the store is asked for with a deadline: whoever looks why
-nothing works must get an answer when the store gives none.
+No text of anybody is in it. Store and files are asked with a deadline: whoever looks why nothing
+works must get an answer when they give none.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from agent.census import Census
 from agent.errors import StoreError
 from agent.sessions import place_of
 from agent.spending import day_at
-from gateway.crashes.runs import Run, cut_off, runs
-from gateway.crashes.shelf import kept
+from gateway.crashes.runs import cut_off
+from gateway.monitoring.home_files import FileFacts, HomeFiles
 from gateway.monitoring.metrics import resident_bytes
 from gateway.monitoring.readiness import PlatformFacts, Readiness, judge
-from gateway.monitoring.sources import BackupFacts, JobFacts, Sources
+from gateway.monitoring.sources import JobFacts, Sources
 
 log = logging.getLogger(__name__)
 
 STORE_SECONDS = 2.0
+FILES_SECONDS = 2.0
 DAY_SECONDS = 86_400.0
 MOST_LANES = 200
 
@@ -38,6 +39,8 @@ class Overview:
         self._base_bytes: float | None = None
         self._census: Census | None = None
         self._jobs: JobFacts | None = None
+        self._home = HomeFiles(sources.home, sources.backups)
+        self._files: FileFacts | None = None
 
     def start(self) -> None:
         """On the loop that is to be watched."""
@@ -65,8 +68,14 @@ class Overview:
             console=self._of.console,
         )
 
-    async def refresh(self, *, jobs: bool = True) -> None:
-        """Ask the store anew; what it does not say in time is not known."""
+    async def refresh(self) -> None:
+        """Ask store and files anew; what they do not say in time is not known."""
+        await asyncio.gather(self._ask_store(jobs=True), self._look_at_files())
+
+    async def _look_at_files(self) -> None:
+        self._files = await self._home.look(FILES_SECONDS)
+
+    async def _ask_store(self, *, jobs: bool) -> None:
         now = self._of.clock.now()
         try:
             async with asyncio.timeout(STORE_SECONDS):
@@ -95,14 +104,14 @@ class Overview:
             "memory": self._memory(),
             "loop": self._loop(),
             "database": self._database(),
-            "backups": asdict(self.backups()),
+            "backups": None if self._files is None else asdict(self._files.backups),
             "runs": self._runs(),
             "crashes": self._crashes(),
         }
 
     async def top(self) -> dict[str, Any]:
         """For ``top``: cheap enough for every second."""
-        await self.refresh(jobs=False)
+        await self._ask_store(jobs=False)
         return {
             "now": self._of.clock.now(),
             "uptime_seconds": round(self._of.clock.monotonic() - self._started, 1),
@@ -147,25 +156,19 @@ class Overview:
         """As last asked."""
         return self._jobs
 
-    def backups(self) -> BackupFacts:
-        """What could be put back."""
-        found = self._of.backups()
-        if not found:
-            return BackupFacts()
-        return BackupFacts(len(found), found[0][0], found[0][1])
+    def files(self) -> FileFacts | None:
+        """As last looked at."""
+        return self._files
 
     def newest_backup_age(self) -> float | None:
-        """Seconds; None: there is none."""
-        return _age(self.backups().newest_at, self._of.clock.now())
+        """Seconds; None: there is none, or nobody knows."""
+        newest = self._files.backups.newest_at if self._files else None
+        return _age(newest, self._of.clock.now())
 
     def file_bytes(self) -> dict[str, int]:
         """Of the database and its log."""
         path = self._of.database
         return {"file": _size(path), "wal": _size(path.with_name(path.name + "-wal"))}
-
-    def ends_of_runs(self) -> list[Run]:
-        """The book of runs."""
-        return runs(self._of.home)
 
     def _today(self) -> dict[str, Any] | None:
         found = self._census
@@ -206,8 +209,10 @@ class Overview:
             "trouble": self._of.store_trouble(),
         }
 
-    def _runs(self) -> dict[str, Any]:
-        found, now = self.ends_of_runs(), self._of.clock.now()
+    def _runs(self) -> dict[str, Any] | None:
+        if self._files is None:
+            return None
+        found, now = self._files.runs, self._of.clock.now()
         lost = cut_off(found)
         return {
             "starts_24h": sum(now - run.started_at < DAY_SECONDS for run in found),
@@ -215,8 +220,10 @@ class Overview:
             "last_cut_off_at": lost[-1].started_at if lost else None,
         }
 
-    def _crashes(self) -> dict[str, Any]:
-        found = kept(self._of.home)
+    def _crashes(self) -> dict[str, Any] | None:
+        if self._files is None:
+            return None
+        found = self._files.crashes
         newest = found[0] if found else None
         return {
             "count": len(found),

@@ -28,15 +28,6 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class BackupFacts:
-    """What could be put back."""
-
-    count: int = 0
-    newest_at: float | None = None
-    newest_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Sources:
     """Who is asked."""
 
@@ -53,5 +44,5 @@ class Sources:
     census: Callable[[float, float], Awaitable[Census]] | None = None
     jobs: Callable[[], Awaitable[JobFacts]] | None = None
     backups: Callable[[], Sequence[tuple[float, int]]] = lambda: ()
-    """When each was made, and its size; newest first."""
+    """When each was made, and its size; newest first. It may block."""
     loop_watch: LoopWatch | None = None

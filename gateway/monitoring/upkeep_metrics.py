@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gateway.crashes.runs import cut_off
 from gateway.monitoring.exposition import Gauge, Metric
+from gateway.monitoring.home_files import FileFacts
 from gateway.monitoring.overview import Overview
 from gateway.monitoring.stalls import LoopWatch
 
@@ -13,7 +14,7 @@ from gateway.monitoring.stalls import LoopWatch
 def upkeep_metrics(
     overview: Overview, watch: LoopWatch | None, reloads: Callable[[], Mapping[str, int]]
 ) -> list[Metric]:
-    """Asked when somebody reads; what the store says, `Overview.refresh` has asked before."""
+    """Asked when somebody reads; what store and files say, `Overview.refresh` has asked before."""
 
     def queue(name: str) -> float | None:
         found = overview.queues()
@@ -22,6 +23,10 @@ def upkeep_metrics(
     def job(name: str) -> float | None:
         jobs = overview.jobs()
         return None if jobs is None else getattr(jobs, name)
+
+    def file(number: Callable[[FileFacts], int]) -> float | None:
+        files = overview.files()
+        return None if files is None else float(number(files))
 
     found: list[Metric] = [
         Gauge(
@@ -53,7 +58,7 @@ def upkeep_metrics(
         Gauge(
             "posthouse_backups",
             "Backups that we know of.",
-            lambda: float(overview.backups().count),
+            lambda: file(lambda files: files.backups.count),
         ),
         Gauge(
             "posthouse_backup_age_seconds",
@@ -74,12 +79,12 @@ def upkeep_metrics(
         Gauge(
             "posthouse_starts",
             "Starts on this home, as far as its book of runs goes back.",
-            lambda: float(len(overview.ends_of_runs())),
+            lambda: file(lambda files: len(files.runs)),
         ),
         Gauge(
             "posthouse_runs_cut_off",
             "Of those runs, how many did not come to an end of their own.",
-            lambda: float(len(cut_off(overview.ends_of_runs()))),
+            lambda: file(lambda files: len(cut_off(files.runs))),
         ),
         Gauge(
             "posthouse_reloads_total",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from pathlib import Path
@@ -147,6 +148,34 @@ async def test_what_is_not_known_any_more_is_not_told(clock: FakeClock, tmp_path
     scene = Scene(clock, tmp_path, census=once)
     assert (await scene.overview.status())["queues"]["inbox"] == 7
     assert (await scene.overview.status())["queues"] is None
+
+
+async def test_a_backup_on_a_disk_that_hangs_holds_nobody_up(
+    clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it, the loop least of all; and it is asked once, however many look."""
+    monkeypatch.setattr("gateway.monitoring.overview.FILES_SECONDS", 0.05)
+    back, asked = threading.Event(), list[int]()
+
+    def backups() -> list[tuple[float, int]]:
+        asked.append(1)
+        back.wait(20)
+        return [(1.0, 2)]
+
+    scene = Scene(clock, tmp_path, census=census(Census(inbox_new=1)), backups=backups)
+    scene.metrics.add(upkeep_metrics(scene.overview, scene.watch, dict))
+    try:
+        status = await scene.overview.status()
+        assert (status["backups"], status["runs"], status["crashes"]) == (None, None, None)
+        assert status["queues"]["inbox"] == 1
+        await scene.overview.refresh()
+        assert asked == [1]
+        assert read_exposition(scene.metrics.text())["posthouse_backups"].samples == {}
+        assert (await scene.overview.top())["queues"]["inbox"] == 1
+    finally:
+        back.set()
+    monkeypatch.setattr("gateway.monitoring.overview.FILES_SECONDS", 20)
+    assert (await scene.overview.status())["backups"]["count"] == 1
 
 
 async def test_ready_while_nothing_can_be_reached(clock: FakeClock, tmp_path: Path) -> None:
