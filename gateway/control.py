@@ -26,6 +26,11 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 """The console's longest line (`streams.MAX_LINE_BYTES`), each byte escaped as six."""
 ANSWER_SECONDS = 10.0
 
+
+class NotAnswering(PosthouseError):
+    """A daemon runs and says nothing: it hangs, or is far too busy."""
+
+
 Handler = Callable[[dict[str, Any], asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -208,9 +213,10 @@ class RemoteTerminal:
 def ask(
     path: Path, request: Mapping[str, Any], *, seconds: float = ANSWER_SECONDS
 ) -> dict[str, Any] | None:
-    """Ask the running daemon, for commands that need no event loop. None: no daemon answers.
+    """Ask the running daemon, for commands that need no event loop. None: none runs, or it ends.
 
     Raises:
+        NotAnswering: it has not answered in time.
         PosthouseError: it belongs to another user.
     """
     try:
@@ -224,6 +230,12 @@ def ask(
         raise PosthouseError(
             f"{path} belongs to another user; ask as that one, or as root"
         ) from exc
-    except (FileNotFoundError, NotADirectoryError, ConnectionError, TimeoutError):
+    except (TimeoutError, BlockingIOError) as exc:  # the latter: nobody takes up connections
+        raise NotAnswering(
+            "the gateway runs, and does not answer; its log says what it is at. If it stays so, "
+            "end it and start it again"
+        ) from exc
+    except (FileNotFoundError, NotADirectoryError, ConnectionError):
         return None
-    return dict(json.loads(line)) if line else None
+    # Half a line: it ended while it answered.
+    return dict(json.loads(line)) if line.endswith(b"\n") else None

@@ -16,30 +16,37 @@ from gateway.cli.output import out, plain, table
 from gateway.cli.overview_text import lines, state_of
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
-from gateway.control import ANSWER_SECONDS, ask, socket_path
+from gateway.control import ANSWER_SECONDS, NotAnswering, ask, socket_path
+
+NOT_RUNNING = "not running"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the daemon says of itself."""
     env = environment()
     home = find_home(env)
-    answer = ask_daemon(home, arguments.config, env, "status")
-    if answer is None:
-        answer = {
-            "home": str(home.path),
-            "version": __version__,
-            "running": False,
-            "ready": False,
-            "platforms": {},
-            "reason": "not running",
-        }
-    else:
-        answer["running"] = True
+    try:
+        answer = ask_daemon(home, arguments.config, env, "status")
+        answer = _silent(home, NOT_RUNNING) if answer is None else {**answer, "running": True}
+    except NotAnswering as exc:
+        answer = {**_silent(home, str(exc)), "running": True}
     if arguments.json:
         out(json.dumps(answer, ensure_ascii=False))
     else:
         out(as_text(answer, home.reason, SystemClock().now()))
     return exits.OK if answer["ready"] else exits.FAILED
+
+
+def _silent(home: Home, reason: str) -> dict[str, Any]:
+    """In the place of what a daemon would say."""
+    return {
+        "home": str(home.path),
+        "version": __version__,
+        "running": False,
+        "ready": False,
+        "platforms": {},
+        "reason": reason,
+    }
 
 
 def ask_daemon(
@@ -56,6 +63,7 @@ def ask_daemon(
 
     Raises:
         ConfigError: it has errors, and no daemon listens where one usually does.
+        NotAnswering: it runs, and says nothing.
     """
     request = {"op": operation}
     try:
@@ -81,7 +89,7 @@ def as_text(answer: dict[str, Any], reason: str, now: float) -> str:
     ]
     if platforms:
         found += ["", table(("PLATFORM", "STATE", "REASON"), platforms)]
-    if answer.get("reason") == "not running":
+    if answer.get("reason") == NOT_RUNNING:
         found.append("start it with `posthouse run`")
     return "\n".join(found)
 

@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,15 @@ from gateway.cli.main import build_parser, main
 from gateway.cli.output import plain
 from gateway.cli.run import LogLevel, quiet_level
 from gateway.config.models import Config
-from gateway.control import ControlServer, ask, connect, read_line, send_line, socket_path
+from gateway.control import (
+    ControlServer,
+    NotAnswering,
+    ask,
+    connect,
+    read_line,
+    send_line,
+    socket_path,
+)
 from gateway.daemon import RESTART_WANTED
 from gateway.logs import about, set_up
 from gateway.platforms.console.streams import MAX_LINE_BYTES
@@ -152,6 +161,38 @@ class TestControl:
             await server.close()
         assert ask(server.path, {"op": "status"}) is None
         assert not server.path.exists()
+
+    @pytest.mark.parametrize("backlog", [0, 8])
+    def test_one_that_hangs_is_not_called_gone(self, tmp_path: Path, backlog: int) -> None:
+        """Frozen: the kernel still takes up connections for it, or not even that any more."""
+        path = tmp_path / "c.sock"
+        with socket.socket(socket.AF_UNIX) as hanging, contextlib.ExitStack() as callers:
+            hanging.bind(str(path))
+            hanging.listen(backlog)
+            with contextlib.suppress(BlockingIOError):
+                while backlog == 0:
+                    caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+                    caller.setblocking(False)
+                    caller.connect(str(path))
+            with pytest.raises(NotAnswering, match="runs, and does not answer"):
+                ask(path, {"op": "status"}, seconds=0.05)
+
+    def test_one_that_ends_in_the_middle_of_its_answer(self, tmp_path: Path) -> None:
+        path = tmp_path / "c.sock"
+
+        def answer(listening: socket.socket) -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b'{"ready": tr')
+
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(path))
+            listening.listen()
+            dying = threading.Thread(target=answer, args=(listening,))
+            dying.start()
+            assert ask(path, {"op": "status"}) is None
+            dying.join()
 
     @pytest.mark.parametrize("rubbish", [b"", b"\n", b"not json\n", b"[1]\n", b"\xff\n"])
     async def test_rubbish_does_not_end_it(self, tmp_path: Path, rubbish: bytes) -> None:
@@ -438,6 +479,22 @@ class TestCommandLine:
         answer = json.loads(capsys.readouterr().out)
         assert answer["ready"] is False
         assert answer["platforms"] == {}
+
+    def test_status_of_one_that_hangs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+        monkeypatch.setitem(ask_daemon.__kwdefaults__, "seconds", 0.05)
+        with socket.socket(socket.AF_UNIX) as hanging:
+            hanging.bind(str(tmp_path / "control.sock"))
+            hanging.listen()
+            assert main(["status", "--json"]) == 1
+            answer = json.loads(capsys.readouterr().out)
+            assert (answer["running"], answer["ready"]) == (True, False)
+            assert main(["status"]) == 1
+            said = capsys.readouterr().out
+        assert "runs, and does not answer" in said
+        assert "posthouse run" not in said
 
     def test_schema_is_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["config", "schema"]) == 0
