@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
+from gateway import hangups
 from gateway.answers import Answers
 from gateway.control import ControlServer
 from gateway.daemon_parts import Parts
@@ -224,12 +225,16 @@ class Daemon:
         for number in caught:
             loop.add_signal_handler(number, self._signalled, number)
         # Of a terminal that closes as well: it must not end the daemon without a drain.
+        before = signal.getsignal(signal.SIGHUP)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        if hangups.came():
+            self._reload.set()
         try:
             yield
         finally:
             for number in (*caught, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+            signal.signal(signal.SIGHUP, before)
 
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():

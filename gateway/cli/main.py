@@ -44,9 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         keep_to_the_owner()
     if arguments.command == "run" and arguments.is_process:
+        from gateway import hangups  # noqa: PLC0415
         from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
 
         leave_on_sigterm()
+        hangups.outlive()
     # Only here, so that `--version` and `--help` load nothing that they do not need.
     from agent import errors  # noqa: PLC0415
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -123,3 +124,19 @@ async def test_another_prompt_counts_from_the_next_turn_on(world: World, tmp_pat
     assert "lighthouse" in str((first.body or {})["system"])
     assert "ferry" in str((last.body or {})["system"])
     assert "one" in str((last.body or {})["messages"])
+
+
+async def test_a_signal_before_and_after_the_daemon_is_no_end(world: World) -> None:
+    """A death by SIGHUP is a wanted end to the service manager: nobody would start it again."""
+    world.configure()
+    daemon = world.daemon(secrets=world.secrets_for("telegram")).start()
+    lock = world.home / "posthouse.lock"
+    await eventually(lock.exists, 20.0, "the beginning of a start", alive=daemon)
+    daemon.process.send_signal(signal.SIGHUP)
+    await daemon.ready("telegram")
+    await reloaded(daemon, 1)
+    daemon.process.send_signal(signal.SIGTERM)
+    while daemon.exit_code is None:
+        daemon.process.send_signal(signal.SIGHUP)
+        await asyncio.sleep(0.002)
+    assert daemon.exit_code == 0
