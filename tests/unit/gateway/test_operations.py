@@ -27,6 +27,7 @@ from gateway.cli import exits
 from gateway.cli.main import build_parser, main
 from gateway.cli.output import plain
 from gateway.cli.run import LogLevel, quiet_level
+from gateway.cli.status import ask_daemon
 from gateway.config.models import Config
 from gateway.control import (
     ControlServer,
