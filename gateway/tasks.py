@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from agent.errors import StaleTurn
 from agent.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ async def run_stoppable(
         if not task.done():
             task.cancel()
             _unowned.add(task)
-            task.add_done_callback(_finished)
+            task.add_done_callback(_ended_late)
     return _outcome(task, stop.reason, name)
 
 
@@ -221,6 +222,15 @@ def _outcome(task: asyncio.Task[T], reason: StopReason | None, name: str) -> Com
     if not task.done():
         log.warning("work ignored its cancellation and was left behind", extra={"task": name})
     return Stopped(reason, obeyed=task.done())
+
+
+def _ended_late(task: asyncio.Task[Any]) -> None:
+    """What was left behind is over. That its turn was over before it is the fence, and no crash."""
+    if task.cancelled() or not isinstance(task.exception(), StaleTurn):
+        _finished(task)
+        return
+    _unowned.discard(task)
+    log.info("work that was left behind met the end of its turn", extra={"task": task.get_name()})
 
 
 async def finish(step: Awaitable[T]) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -621,6 +622,38 @@ async def test_a_stale_run_neither_writes_nor_says(
     await rig.settle()
     assert await rig.rows(KEY) == before
     assert "from the old run" not in rig.platform.texts()
+
+
+async def test_a_deaf_run_that_was_left_behind_stores_nothing_beside_the_next_turn(
+    clock: FakeClock, tools: list[GatedTool], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stop does not wait for it, so it may still run; its turn is over all the same."""
+    rig = Steered(
+        clock, answer("", call("wait")), answer("", call("wait")), "for m2", policy=SHARED
+    )
+    first, second = GatedTool(), rig.tool
+    first.deaf = True
+    tools += [first, second]
+    each = iter((first.run, second.run))
+    rig.tool.run = lambda *given: next(each)(*given)  # type: ignore[method-assign]
+    group: dict[str, Any] = {"chat_id": "-1", "chat_kind": "group"}
+    await send(rig, "m1", sender_id="111", **group)
+    await send(rig, "m2", first=2, sender_id="222", **group)
+    await send(rig, "/stop", first=3, sender_id="111", **group)
+    await clock.advance(1)
+    await rig.settle()
+    assert (first.runs, second.runs) == (1, 1)  # both at work; one turn is over
+    first.gate.set()
+    await rig.settle()
+    assert [r.levelname for r in caplog.records if r.levelno >= logging.ERROR] == []
+    second.gate.set()
+    await rig.settle()
+    assert rig.platform.texts()[-1] == "for m2"
+    results = [m["content"] for m in rig.last_request() if m["role"] == "tool"]
+    assert len(results) == 2
+    assert results[1] == "waited"
+    assert results[0] != "waited"
+    rig.model.verify()
 
 
 async def test_a_chat_that_moves_while_it_is_at_work_has_one_turn_at_a_time(
