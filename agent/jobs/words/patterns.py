@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from agent.jobs.words.vocabulary import CHINESE_DIGITS, NUMBERS
@@ -10,12 +11,20 @@ from agent.jobs.words.vocabulary import CHINESE_DIGITS, NUMBERS
 END = r"(?-i:(?![0-9A-Z_a-zÀ-ɏ]))"
 """No letter or digit goes on here. Chinese follows without a space."""
 CHINESE_NUMBER = "[零〇一二两三四五六七八九十]{1,3}"
-_WIDE = str.maketrans("０１２３４５６７８９：．，　、", "0123456789:., ,")
+_PLAIN = str.maketrans("：．，　、İıſ", ":., ,iis")
+"""Signs of other widths; and letters that a pattern in any case takes for others, which are in no
+vocabulary."""
 
 
 def narrowed(text: str) -> str:
-    """Full-width digits and signs as plain ones: the same length, for places in the text."""
-    return text.translate(_WIDE)
+    """Digits of any script and signs as plain ones: the same length, for places in the text."""
+    if text.isascii():
+        return text
+    return "".join(_digit(ch) for ch in text.translate(_PLAIN))
+
+
+def _digit(char: str) -> str:
+    return char if char.isascii() or not char.isdecimal() else str(unicodedata.decimal(char))
 
 
 def pattern(text: str) -> re.Pattern[str]:

@@ -28,6 +28,12 @@ _SEPARATOR = re.compile(r"[ \t]*(?:[:;,]|[-–—](?=\s))\s*")
 """On the same line: a dash that begins the next one is a list's."""
 _TO = re.compile(r"to\s+(?!do\b)(?=\S)", re.IGNORECASE)
 _AND = re.compile(r"(?:and|und|or|oder|和)?\s*", re.IGNORECASE)
+_MORE_HOURS = re.compile(
+    r"(?:,\s*(?=\d{1,2}\s*(?:,\s*\d|and\b|und\b))|(?:and|und)\s+)"
+    r"(?:[01]?\d|2[0-4])(?![\d/.:]\d|\w)",
+    re.IGNORECASE,
+)
+"""Behind an hour: "and 17", or ", 12 and 18"."""
 _END_OF_REPEAT = re.compile(r"(?:until|till|starting|except|bis|außer|直到)\b", re.IGNORECASE)
 _WORD_BEGINS = re.compile(r"(?<![^\W\u3400-\u9fff])(?=\S)|(?=[\u3400-\u9fff])")
 
@@ -87,6 +93,13 @@ def split(argument: str, now: float, zone: str) -> Split:
 
 def _first(body: str, plain: str, found: Reach, now: float, zone: str) -> Split:
     """The time stands first."""
+    behind = plain[found.end :].strip()
+    if found.slots.clock and _MORE_HOURS.match(behind):
+        time = plain[: found.end].strip()
+        raise TimeUnclear(
+            f"One time of day each, please: I read “{time}”, and then “{_short(behind)}”. If that "
+            f"belongs to the text, put a colon before it: “{time}: {_short(behind)}”."
+        )
     separator = _SEPARATOR.match(body, found.end)
     text = body[separator.end() if separator else found.end :].strip()
     if not separator:

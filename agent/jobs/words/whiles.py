@@ -166,6 +166,8 @@ def _period(text: str, at: int) -> Found | None:
         raise TimeUnclear(
             "Months as a period: say the day instead, as in “on the 1st of every month at 9:00”."
         )
+    if not seconds and not days:
+        raise TimeUnclear("That is no period. Say, for example, “every 2 hours”.")
     return Found(Repeat(seconds=seconds + days * 86_400), end)
 
 

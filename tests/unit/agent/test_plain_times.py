@@ -344,6 +344,13 @@ def test_a_while_is_real_time_and_days_are_the_calendars() -> None:
         ("每天早上8点吃药", "0 8 * * *", "吃药"),
         ("morgen um 9 Mama anrufen", "2026-12-01T09:00:00", "Mama anrufen"),
         ("Mama anrufen morgen um 9", "2026-12-01T09:00:00", "Mama anrufen"),
+        ("at ٩:٣٠ شاي", "2026-12-01T09:30:00", "شاي"),
+        ("in २० minutes चाय ५", "2026-11-30T11:33:00", "चाय ५"),
+        ("in 20 MİNUTES ÇAY İÇ", "2026-11-30T11:33:00", "ÇAY İÇ"),
+        ("ın 20 mınuteſ tea", "2026-11-30T11:33:00", "tea"),
+        ("tomorrow at 9: 12 and 18 eggs", "2026-12-01T09:00:00", "12 and 18 eggs"),
+        ("tomorrow at 9 and bring 2 eggs", "2026-12-01T09:00:00", "and bring 2 eggs"),
+        ("tomorrow at 9, 2 eggs", "2026-12-01T09:00:00", "2 eggs"),
     ],
 )
 def test_time_and_text(argument: str, spec: str, text: str) -> None:
@@ -373,6 +380,10 @@ def test_time_and_text(argument: str, spec: str, text: str) -> None:
         ("see you 05/06/2027 at 9", "two ways"),
         ("first monday of every month at 9 pay", "I find no time"),
         ("x" * 9_000, "too long"),
+        ("every 0 minutes tea", "no period"),
+        ("every day at 9 and 17 tea", "One time of day each.*“every day at 9: and 17 tea”"),
+        ("every day at 9, 12 and 18 tea", "One time of day each"),
+        ("jeden Tag um 9 und 17 Tee", "One time of day each"),
     ],
 )
 def test_what_could_be_read_in_two_ways_is_asked(argument: str, question: str) -> None:
