@@ -65,7 +65,8 @@ async def test_it_reaches_its_workspace_and_nothing_of_ours(service: Service) ->
         f"""echo $((6*7)) > a; pwd; ls -A ..; id -u
         cat {HOME}/state.db {HOME}/config.yaml {HOME}/tools.sock; ls {HOME}/workspace/other
         cat /run/credentials/*/* /etc/posthouse/*; cat /proc/*/environ
-        touch {HOME}/y /etc/y /opt/posthouse/y; echo there > /tmp/t && cat /tmp/t
+        touch {HOME}/y /etc/y /opt/posthouse/y
+        echo mine > /dev/shm/mine; echo there > /tmp/t && cat /tmp/t
         p={pid}; kill -9 $p; kill -9 1; ls /proc | grep -c '^[0-9]'; env""",
     )
     written = service.home / "workspace" / PLACE / "a"
@@ -79,8 +80,11 @@ async def test_it_reaches_its_workspace_and_nothing_of_ours(service: Service) ->
     assert not any(value in said for value in service.world.secrets.values())
     assert await service.main_pid() == pid
     assert await service.show("NRestarts") == "0"
-    # What it wrote is there for the next one.
-    assert "42" in await result(service, chat, "cat a")
+    # What it wrote is there for the next one, and nothing that it wrote elsewhere.
+    said = await result(service, chat, "cat a; ls -A /dev/shm /tmp")
+    assert "42" in said
+    assert "mine" not in said
+    assert await service.run("ls", "-A", "/dev/shm") == ""
 
 
 async def test_what_takes_too_much_hurts_nobody_else(service: Service) -> None:
