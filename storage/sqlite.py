@@ -23,11 +23,12 @@ from agent.messages import Message
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
 from storage.archive import A, SqlArchive, T
-from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer, outage
+from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, outage
 from storage.in_place import same_file, same_log
 from storage.migrate import check_version, migrate, shipped
 from storage.restored import settle
 from storage.store import SqlStore
+from storage.writer import Writer
 
 _log = logging.getLogger(__name__)
 

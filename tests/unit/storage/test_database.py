@@ -15,8 +15,9 @@ import pytest
 
 from agent.errors import SessionEnded, StoreError, StoreUnavailable
 from storage import faultpoint
-from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, Writer
+from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction
 from storage.migrate import migrate
+from storage.writer import Writer
 from tests.fakes.clock import FakeClock, SequentialIds
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.sessions import SearchScope
-from storage import database
+from storage import writer
 from storage.sqlite import open_store
 from tests.contract.lineage_suite import compress
 from tests.contract.store_suite import begin, said, talk
@@ -74,16 +74,16 @@ async def test_the_log_is_written_back_while_nobody_asks(
     modes: list[str] = []
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
-    real = database._check_point
+    real = writer._check_point
 
     def check_point(connection: sqlite3.Connection, mode: str) -> None:
         real(connection, mode)
         modes.append(mode)
         loop.call_soon_threadsafe(done.set)
 
-    monkeypatch.setattr(database, "_check_point", check_point)
-    monkeypatch.setattr(database, "_IDLE_AFTER", 3)
-    monkeypatch.setattr(database, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(writer, "_check_point", check_point)
+    monkeypatch.setattr(writer, "_IDLE_AFTER", 3)
+    monkeypatch.setattr(writer, "IDLE_SECONDS", 0.001)
     store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
     ticket = await begin(store)
     for n in range(3):
