@@ -28,8 +28,8 @@ def look(ground: Ground) -> Iterable[Finding]:
     file = ground.home.database
     if not readable(ground.home.path):
         return said.findings  # said under "home"
-    if not file.exists():
-        said.note("there is none yet; the first start makes it")
+    if not bytes_of(file):
+        _nothing(said, ground)
         return said.findings
     begun = None
     try:
@@ -45,21 +45,40 @@ def look(ground: Ground) -> Iterable[Finding]:
     return said.findings
 
 
+def _nothing(said: Said, ground: Ground) -> None:
+    """It is not there, or it is empty: as before the first start, or lost."""
+    # Inside: it brings the store.
+    from gateway.wiring.store_care import has_lived  # noqa: PLC0415
+
+    file = ground.home.database
+    if not has_lived(ground.home):
+        said.note("there is none yet; the first start makes it")
+    elif file.exists():
+        said.problem(
+            f"{file} is empty, and this home was used: the gateway does not start on it",
+            f"{_RESTORE}; to begin anew, delete the empty file",
+        )
+    else:
+        said.warning(
+            f"{file} is gone, and this home was used: the next start begins with nothing", _RESTORE
+        )
+
+
 def _of_ours(said: Said, ground: Ground) -> bool:
     # Inside: it brings what knows the migrations.
     from gateway.wiring.stored_form import newest_form  # noqa: PLC0415
 
     form, newest = form_of(ground.home.database), newest_form()
-    if form is None and bytes_of(ground.home.database):
+    if form is None:
         said.problem(f"{ground.home.database} is no database", _RESTORE)
         return False
-    if (form or 0) > newest:
+    if form > newest:
         said.problem(
             f"it was written by a newer version (form {form}; this one knows {newest})",
             "install the newer version again, or put a backup of before the update back",
         )
         return False
-    if 0 < (form or 0) < newest:
+    if form < newest:
         said.note(
             f"it has form {form}; the next start brings it to {newest}, and there is no way back"
         )

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 
+from gateway.config.environment import local_zone
+from gateway.doctor.asked import facts_of
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
-from gateway.setup.zone import guessed
-
-SECONDS = 2.0
+from gateway.jobs.zone_names import name_of
 
 
 def look(ground: Ground) -> Iterable[Finding]:
     """Ask systemd, where there is one."""
     said = Said("clock")
-    zone = ground.config.timezone or guessed(ground.env)
-    source = "timezone in config.yaml" if ground.config.timezone else "the system's"
-    said.ok(f"times are in {zone} ({source})")
-    said.findings += judged(time_facts(ground.env))
+    say_zone(said, ground.config.timezone, name_of(local_zone(ground.env)))
+    said.findings += judged(facts_of(ground.env, "timedatectl", "show"))
     return said.findings
+
+
+def say_zone(said: Said, configured: str | None, system: str) -> None:
+    """In which zone times are meant."""
+    if configured:
+        said.ok(f"times are in {configured} (timezone in config.yaml)")
+    elif system == "UTC":
+        said.note(
+            "times are in UTC: the system names no other zone, and config.yaml none at all",
+            "set timezone in config.yaml (`posthouse init` asks) if people live elsewhere",
+        )
+    else:
+        said.ok(f"times are in {system} (the system's)")
 
 
 def judged(facts: Mapping[str, str]) -> list[Finding]:
@@ -33,18 +42,3 @@ def judged(facts: Mapping[str, str]) -> list[Finding]:
     elif facts.get("NTPSynchronized") == "no":
         said.note("it is to be set by the network, and was not yet", "timedatectl timesync-status")
     return said.findings
-
-
-def time_facts(env: Mapping[str, str]) -> dict[str, str]:
-    """The lines of `timedatectl show`."""
-    program = shutil.which("timedatectl", path=env.get("PATH"))
-    if program is None:
-        return {}
-    try:
-        done = subprocess.run(
-            [program, "show"], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    pairs = (line.partition("=") for line in done.stdout.splitlines())
-    return {name: value for name, _, value in pairs}

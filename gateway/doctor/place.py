@@ -29,14 +29,14 @@ def look(ground: Ground) -> Iterable[Finding]:
             f"{path} ({home.reason}) is not there yet",
             "`posthouse init` makes it; so does `posthouse run`",
         )
-        _room(said, _there(path))
+        say_room(said, path, os.statvfs(_there(path)))
         return said.findings
     if not path.is_dir():
         said.problem(f"{path} ({home.reason}) is no folder", f"move it away: mv {path} {path}.old")
         return said.findings
     said.ok(f"{path} ({home.reason})")
     _rights(said, path)
-    _room(said, path)
+    say_room(said, path, os.statvfs(path))
     return said.findings
 
 
@@ -72,12 +72,7 @@ def _rights(said: Said, path: Path) -> None:
         )
     elif not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
         said.problem("it can not be written", f"chmod u+rwx {path}")
-    strange = [
-        entry.name
-        for entry in path.iterdir()
-        if not entry.is_symlink() and entry.stat().st_uid != facts.st_uid
-    ]
-    if strange:
+    if strange := [entry.name for entry in path.iterdir() if _is_strange(entry, facts.st_uid)]:
         names = ", ".join(sorted(strange)[:3])
         said.warning(
             f"some of it belongs to somebody else than the folder does: {names}",
@@ -85,18 +80,28 @@ def _rights(said: Said, path: Path) -> None:
         )
 
 
-def _room(said: Said, path: Path) -> None:
-    facts = os.statvfs(path)
+def _is_strange(entry: Path, owner: int) -> bool:
+    try:
+        return not entry.is_symlink() and entry.lstat().st_uid != owner
+    except FileNotFoundError:  # the gateway at work
+        return False
+
+
+def say_room(said: Said, path: Path, facts: os.statvfs_result) -> None:
+    """How much more the disk takes, of bytes and of files."""
     free = facts.f_bavail * facts.f_frsize
     room = f"{free // _MB:,} MB free where it lies"
     if free < TOO_LITTLE_BYTES:
         said.problem(f"the disk is full: {room}", f"make room: du -xh {path} | sort -h | tail")
+    elif facts.f_files and facts.f_favail == 0:
+        said.problem(
+            "the disk takes no further file (no inodes left)",
+            f"delete files: du -x --inodes {path} | sort -n | tail",
+        )
     elif free < LITTLE_BYTES:
         said.warning(
             f"the disk is nearly full: {room}", f"make room: du -xh {path} | sort -h | tail"
         )
-    elif facts.f_files and facts.f_favail == 0:
-        said.problem("the disk takes no further file (no inodes left)", "delete files there: df -i")
     else:
         said.ok(room)
 

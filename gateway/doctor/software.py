@@ -14,7 +14,6 @@ from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
 from gateway.installation import check_installation
 
-OLDEST_PYTHON = (3, 11)
 _PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 _SOUND_SQLITE = (3, 51, 3)
 _BACKPORTS = {(3, 44): 6, (3, 50): 7}
@@ -24,14 +23,7 @@ _BACKPORTS = {(3, 44): 6, (3, 50): 7}
 def look(ground: Ground) -> Iterable[Finding]:
     """Versions; nothing is imported for it."""
     said = Said("software")
-    python = sys.version_info[:3]
-    if python < OLDEST_PYTHON:
-        said.problem(
-            f"Python {_dotted(python)} is too old",
-            "make install PYTHON=python3.12 (or another ≥ 3.11)",
-        )
-    else:
-        said.ok(f"Python {_dotted(python)}")
+    said.ok(f"Python {_dotted(sys.version_info[:3])}")  # with an older one nothing of ours loads
     say_sqlite(said, sqlite3.sqlite_version_info)
     say_libraries(said, ground.checkout / "constraints.txt")
     try:
@@ -66,20 +58,22 @@ def say_libraries(said: Said, pins: Path) -> None:
     matches = (_PIN.fullmatch(line.strip()) for line in lines)
     wanted = {found[1]: found[2] for found in matches if found}
     needed = {_key(name) for name in _needed()}
-    other = []
-    for name, version in wanted.items():
-        if (there := _installed(name)) is None:
-            if _key(name) in needed:
-                said.problem(f"{name} is missing", "make clean install, in the folder of posthouse")
-        elif there != version:
-            other.append(f"{name} {there} (tested with {version})")
+    there = {name: _installed(name) for name in wanted}
+    missing = [name for name in wanted if there[name] is None and _key(name) in needed]
+    other = [
+        f"{name} {there[name]} (tested with {version})"
+        for name, version in wanted.items()
+        if there[name] not in (None, version)
+    ]
+    for name in missing:
+        said.problem(f"{name} is missing", f"cd {pins.parent} && make clean install")
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
         said.warning(
             f"libraries differ from those that were tested: {', '.join(other[:3])}{more}",
             f"cd {pins.parent} && make clean install",
         )
-    else:
+    elif not missing:
         said.ok("libraries are those that were tested")
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 
+from gateway.doctor.asked import facts_of
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
 from gateway.service.installed import has_systemd, this_layout
 from gateway.service.installed import look as look_at_units
 from gateway.service.unit import SERVICE, Layout
 
-SECONDS = 3.0
 SPARE_SECONDS = 30.0
 """A stop must never end in SIGKILL: what `TimeoutStopSec` has above the time for draining."""
 MANY_RESTARTS = 3
@@ -40,7 +38,8 @@ def look(ground: Ground) -> Iterable[Finding]:
         return said.findings
     said.findings += judged_files(installed.program, installed.outdated, layout)
     if has_systemd():
-        said.findings += judged(facts(ground.env), ground.config.gateway.drain_seconds)
+        known = facts_of(ground.env, "systemctl", "show", SERVICE, f"--property={','.join(_ASKED)}")
+        said.findings += judged(known, ground.config.gateway.drain_seconds)
     return said.findings
 
 
@@ -91,17 +90,3 @@ def seconds_of(text: str) -> float | None:
         return 0.0
     parts = _PART.findall(text)
     return sum(float(n) * _UNITS[unit] for n, unit in parts) if parts else None
-
-
-def facts(env: Mapping[str, str]) -> dict[str, str]:
-    """The lines of `systemctl show`; nothing where it can not be asked."""
-    program = shutil.which("systemctl", path=env.get("PATH"))
-    if program is None:
-        return {}
-    command = [program, "show", SERVICE, f"--property={','.join(_ASKED)}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    pairs = (line.partition("=") for line in done.stdout.splitlines())
-    return {name: value for name, _, value in pairs if value}

@@ -114,7 +114,7 @@ def look_before_opening(home: Home) -> None:
         size = home.database.stat().st_size
     except FileNotFoundError:
         size = None
-    if size or not _has_lived(home):
+    if size or not has_lived(home):
         return
     if size is None:
         log.warning("there is no state.db, although this home has been used: it begins anew")
@@ -127,7 +127,8 @@ def look_before_opening(home: Home) -> None:
     )
 
 
-def _has_lived(home: Home) -> bool:
+def has_lived(home: Home) -> bool:
+    """Has this home been used, by what lies beside its database?"""
     return bool(within(folder_of(home))) or any(home.attachments.glob("*"))
 
 

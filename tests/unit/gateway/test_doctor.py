@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from gateway.backups.shelf import MANIFEST, manifest
 from gateway.cli.doctor import in_words
 from gateway.cli.main import main
 from gateway.control import ControlServer, send_line
-from gateway.doctor import machine, software, unit
+from gateway.doctor import machine, place, software, unit
 from gateway.doctor.areas import all_areas
+from gateway.doctor.asked import facts_of
 from gateway.doctor.checkup import examine
 from gateway.doctor.finding import Area, Finding, Said
 from gateway.doctor.ground import survey
@@ -29,6 +31,7 @@ from gateway.service.installed import this_layout
 from storage.sqlite import open_store
 from tests.contract.jobs_suite import draft, firing
 from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.disks import small_disk
 
 KEY = "sk-ant-never-shown-anywhere"
 
@@ -199,6 +202,22 @@ CASES = {
     "no database": Case(
         lambda h: h.database.write_bytes(b"no database at all" * 100),
         *("database", "problem", "is no database", "posthouse restore"),
+    ),
+    "emptied database": Case(
+        lambda h: h.database.write_bytes(b""),
+        *("database", "problem", "is empty, and this home was used", "posthouse restore"),
+    ),
+    "lost database": Case(
+        lambda h: h.database.unlink(),
+        *("database", "warning", "is gone, and this home was used", "posthouse restore"),
+    ),
+    "no database yet": Case(
+        lambda h: ((h.home / "backups/one" / MANIFEST).unlink(), h.database.unlink()),
+        *("database", "note", "none yet", ""),
+    ),
+    "UTC": Case(lambda h: h.env.update(TZ="UTC"), "clock", "note", "in UTC", "timezone in"),
+    "no such zone": Case(
+        lambda h: h.env.update(TZ="Nowhere/Nothing"), "clock", "note", "in UTC", "posthouse init"
     ),
     "newer": Case(
         lambda h: _rows(h, "PRAGMA user_version = 999"),
@@ -457,6 +476,70 @@ def test_other_libraries_than_those_that_were_tested(tmp_path: Path) -> None:
     assert found.level == "warning"
     assert "(tested with 0.0.1)" in found.text
     assert "make clean install" in found.remedy
+
+
+def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of ours by our own metadata; what only tests need is left alone."""
+    needed = software._needed()[0]
+    pins = tmp_path / "constraints.txt"
+    pins.write_text(f"{needed}=={software._installed(needed)}\nno-such-thing==1.0\n")
+    assert _said_of(pins) == [("ok", "libraries are those that were tested")]
+    monkeypatch.setattr(software, "_installed", lambda name: None)
+    assert _said_of(pins) == [("problem", f"{needed} is missing")]
+
+
+def _said_of(pins: Path) -> list[tuple[str, str]]:
+    said = Said("software")
+    software.say_libraries(said, pins)
+    return [(f.level, f.text) for f in said.findings]
+
+
+@pytest.mark.parametrize(
+    ("free_mb", "files", "files_free", "level", "text"),
+    [
+        (4, 1000, 10, "problem", "the disk is full: 4 MB free"),
+        (400, 1000, 10, "warning", "nearly full: 400 MB free"),
+        (400, 1000, 0, "problem", "no inodes left"),
+        (9000, 1000, 0, "problem", "no inodes left"),
+        (9000, 0, 0, "ok", "9,000 MB free"),
+    ],
+)
+def test_room_on_the_disk(free_mb: int, files: int, files_free: int, level: str, text: str) -> None:
+    """Of files some disks have no number: then there is nothing to run out of."""
+    free = free_mb * 256
+    facts = os.statvfs_result((4096, 4096, 3_000_000, free, free, files, 5, files_free, 0, 255))
+    said = Said("home")
+    place.say_room(said, Path("/x"), facts)
+    (found,) = said.findings
+    assert (found.level, text in found.text) == (level, True)
+    assert bool(found.remedy) == (level != "ok")
+
+
+def test_a_home_on_a_disk_that_is_read_only(house: House, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 12) as disk:
+        shutil.copytree(house.home, disk / "home")
+        house.env["POSTHOUSE_HOME"] = str(disk / "home")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        found = [f for f in house.troubles() if f.area == "home"]
+    assert [f.level for f in found] == ["problem", "problem"]
+    assert "mounted read-only" in found[0].text
+    assert "remount,rw" in found[0].remedy
+    assert "the disk is full" in found[1].text
+
+
+def test_what_vanishes_while_it_is_looked_at_is_nobodys(house: House) -> None:
+    """As what a gateway at work writes beside its files."""
+    assert not place._is_strange(house.home / "runs.json.7.new", os.geteuid())
+
+
+def test_a_program_that_prints_no_text(tmp_path: Path) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text("#!/bin/sh\nprintf 'Result=a\\377b\\nNRestarts=\\nodd'\n")
+    program.chmod(0o755)
+    assert facts_of({"PATH": str(tmp_path)}, "systemctl") == {
+        "Result": "a\N{REPLACEMENT CHARACTER}b"
+    }
+    assert facts_of({"PATH": str(tmp_path)}, "timedatectl") == {}
 
 
 @pytest.mark.parametrize(
