@@ -122,9 +122,16 @@ class JobDesk:
         """End it for good.
 
         Raises:
-            JobRefused: there is no such job, or it is over.
+            JobRefused: there is no such job, it is over, or it stands in the configuration, which
+                would bring it back.
         """
-        return await self._set((await self._live(place, number)).job, "cancelled", None)
+        job = (await self._live(place, number)).job
+        if job.origin == "config":
+            raise JobRefused(
+                f"job {number} stands in the configuration, where only the operator ends it: "
+                f"/jobs pause {number} lets it rest"
+            )
+        return await self._set(job, "cancelled", None)
 
     async def _live(self, place: JobPlace, number: int) -> JobView:
         view = await self._store.job_at(place.session_key, number)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError
-from agent.jobs.nouns import Firing, Job, Schedule
+from agent.jobs.nouns import Firing, Job, JobRefused, Schedule
 from agent.sessions import session_key
 from gateway.config.loading import parse_config
 from gateway.config.models import Config
 from gateway.jobs.configured import NamedJobs, place_of
+from gateway.jobs.desk import JobDesk
 from gateway.jobs.house import House
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -91,6 +92,18 @@ async def test_one_that_is_gone_is_cancelled_and_may_come_back(rig: Rig) -> None
     assert [(job.number, job.state) for job in await rig.jobs()] == [
         (1, "cancelled"), (2, "active"),
     ]  # fmt: skip
+
+
+async def test_from_the_chat_it_can_be_paused_but_not_ended(rig: Rig, clock: FakeClock) -> None:
+    """A reload would bring back what somebody was told is cancelled."""
+    await rig.keep(TEA)
+    (job,) = await rig.jobs()
+    desk = JobDesk(rig.store, clock, zone=lambda: rig.zone)
+    with pytest.raises(JobRefused, match="/jobs pause 1 lets it rest"):
+        await desk.cancel(job.place, 1)
+    await desk.pause(job.place, 1)
+    await rig.keep(TEA)
+    assert [(job.number, job.state) for job in await rig.jobs()] == [(1, "paused")]
 
 
 async def test_another_zone_recomputes_once_what_follows_it(rig: Rig) -> None:
