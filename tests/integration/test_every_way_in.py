@@ -76,6 +76,10 @@ DISCORD: dict[str, Effect] = {
 """The same for the events of Discord's gateway; every other one does nothing."""
 
 LIFE = {
+    "on_connect",
+    "on_shard_connect",
+    "on_guild_available",
+    "on_guild_join",
     "on_ready",
     "on_resumed",
     "on_disconnect",
