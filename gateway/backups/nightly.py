@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
 import os
 import secrets
@@ -65,6 +65,8 @@ class Nightly:
         self.keep = keep
         """So many of the newest ones; the configuration may change it."""
         self._also = also
+        self._one_at_a_time = asyncio.Lock()
+        """Its hour may come while a missed night is made up."""
 
     async def run(self) -> str:
         """One backup, unless there is a fresh one; what was done, for the list of jobs.
@@ -72,14 +74,14 @@ class Nightly:
         Raises:
             PosthouseError: there is none; the text says why.
         """
+        async with self._one_at_a_time:
+            return await self._run()
+
+    async def _run(self) -> str:
         age = await self._in_thread(self._age_seconds, "backup")
         if age is not None and 0 <= age < SOON_SECONDS:
             return f"there is one of {age / 3600:.0f} hours ago"
-        try:
-            made = await self._in_thread(self._make, "backup")
-        except PosthouseError as exc:
-            log.warning("no backup was made: %s", exc)
-            raise
+        made = await self._in_thread(self._make, "backup")
         gone = await self._in_thread(partial(rotate, self._home, self.keep), "backup")
         extra = {"path": str(made.backup.path), "bytes": made.backup.bytes, "taken_away": gone}
         log.info("backup", extra=extra)
@@ -95,8 +97,10 @@ class Nightly:
         await self._clock.sleep(AFTER_START_SECONDS)
         age = await self._in_thread(self._age_seconds, "backup")
         if age is None or not 0 <= age < LATE_SECONDS:
-            with contextlib.suppress(PosthouseError):  # has been said
+            try:
                 await self.run()
+            except PosthouseError as exc:
+                log.warning("no backup was made: %s", exc)
 
     def _age_seconds(self) -> float | None:
         found = scheduled(self._home)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from agent.jobs.nouns import HOUSE, Action, Job, JobPlace, JobRun, Schedule
+from agent.errors import PosthouseError, StoreError
+from agent.jobs.nouns import HOUSE, Action, Job, JobPlace, JobRun, RunState, Schedule
 from agent.jobs.ports import JobStore
 from agent.mail import Address
 from agent.ports import Clock
@@ -17,6 +18,8 @@ from gateway.tasks import TaskOwner
 log = logging.getLogger(__name__)
 
 PLACE = JobPlace("", HOUSE, Address(HOUSE, "", ""))
+AGAIN_SECONDS = 5.0
+"""Between two tries to enter how a run went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class House:
 
     def __init__(self, store: JobStore, clock: Clock, makers: Sequence[HouseMaker] = ()) -> None:
         self._store = store
+        self._clock = clock
         self._makers = list(makers)
         self._jobs: dict[str, HouseJob] = {}
         self._at_work = TaskOwner(clock)
@@ -60,15 +64,30 @@ class House:
         await self._at_work.cancel(seconds)
 
     async def _do(self, job: Job, run: JobRun) -> None:
-        one = self._jobs.get(job.name)
+        state, said = await self._done(job.name)
+        while True:
+            try:
+                await self._store.end_run(run.id, state, said)
+                return
+            except StoreError as exc:  # left open, it would be at work until the next start
+                log.warning(
+                    "a house job's end waits: the store does not take it",
+                    extra={"job": job.name, "error": repr(exc)},
+                )
+            await self._clock.sleep(AGAIN_SECONDS)
+
+    async def _done(self, name: str) -> tuple[RunState, str]:
+        """How it went, and what came of it."""
+        one = self._jobs.get(name)
         if one is None:
-            await self._store.end_run(run.id, "failed", "it is not wanted any more")
-            return
+            return "failed", "it is not wanted any more"
         try:
             said = await one.run()
+        except PosthouseError as exc:  # expected; its text says all there is to say
+            log.warning("house job failed", extra={"job": name, "reason": str(exc)})
+            return "failed", str(exc)[:500]
         except Exception as exc:  # the supervised border: the others go on
-            log.exception("house job failed", extra={"job": job.name})
-            await self._store.end_run(run.id, "failed", repr(exc)[:500])
-            return
-        await self._store.end_run(run.id, "done", said)
-        log.info("house job", extra={"job": job.name, "result": said})
+            log.exception("house job failed", extra={"job": name})
+            return "failed", repr(exc)[:500]
+        log.info("house job", extra={"job": name, "result": said})
+        return "done", said

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.errors import StoreUnavailable
+from agent.errors import PosthouseError, StoreUnavailable
 from agent.jobs.nouns import STILL_AT_WORK, Fired, Firing, Schedule
 from agent.jobs.schedules import at_instant
 from agent.ports import Usage
@@ -474,6 +474,49 @@ async def test_what_the_house_does_is_in_the_same_ledger(rig: JobRig) -> None:
     gate.set()
     await rig.settle()
     assert (await rig.store.job_runs(slow_one.id))[-1].reason == "3 swept"
+
+
+async def test_what_the_house_expects_to_fail_is_one_line(
+    rig: JobRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails() -> str:
+        raise PosthouseError("the disk is full")
+
+    rig.house_jobs = [house_job(fails)]
+    rig.boot()
+    await rig.start()
+    (job,) = [view.job for view in await rig.store.jobs_of("house")]
+    await rig.go(HOUR + 1)
+    assert (await rig.newest(job)).reason == "the disk is full"
+    (told,) = [r for r in caplog.records if r.message == "house job failed"]
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
+
+
+async def test_house_work_that_ends_while_the_store_takes_nothing_is_entered_later(
+    clock: FakeClock,
+) -> None:
+    full = [False]
+
+    class Full(MemoryStore):
+        async def end_run(self, run_id: int, state: Any, reason: str = "") -> Any:
+            if full[0]:
+                raise StoreUnavailable("the disk is full")
+            return await super().end_run(run_id, state, reason)
+
+    async def works() -> str:
+        return "swept"
+
+    rig = JobRig(clock, store=Full(clock, SequentialIds()))
+    rig.house_jobs = [house_job(works)]
+    rig.boot()
+    await rig.start()
+    (job,) = [view.job for view in await rig.store.jobs_of("house")]
+    full[0] = True
+    await rig.go(HOUR + 1)
+    assert await rig.ledger(job) == [("claimed", 1)]
+    full[0] = False
+    await rig.go(HOUR)
+    assert await rig.ledger(job) == [("done", 1), ("done", 1)]
 
 
 async def test_house_work_that_was_cut_off_has_failed(rig: JobRig) -> None:

@@ -85,8 +85,20 @@ async def test_no_room_is_a_warning_and_no_backup(
     monkeypatch.setattr("gateway.backups.nightly.ROOM", 10**12)
     with pytest.raises(PosthouseError, match="make room"):
         await nightly(home, clock).run()
+    making_up = await begun(nightly(home, clock).make_up())
+    await clock.advance(AFTER_START_SECONDS)
+    await making_up
     assert "make room" in caplog.text
     assert os.listdir(folder_of(home)) == []
+
+
+async def test_a_night_that_comes_while_one_is_made_up_makes_no_second(
+    home: Home, clock: FakeClock
+) -> None:
+    await filled(home)
+    job = nightly(home, clock)
+    await asyncio.gather(job.run(), job.run())
+    assert len(scheduled(home)) == 1
 
 
 async def test_a_missed_night_is_made_up_once(home: Home, clock: FakeClock) -> None:
