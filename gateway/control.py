@@ -25,6 +25,8 @@ MAX_SOCKET_PATH_BYTES = 100
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """The console's longest line (`streams.MAX_LINE_BYTES`), each byte escaped as six."""
 ANSWER_SECONDS = 10.0
+LAST_WORDS_SECONDS = 1.0
+"""How long clients may take at the end to read what they were told."""
 
 
 class NotAnswering(PosthouseError):
@@ -56,6 +58,8 @@ class ControlServer:
         self._handlers = dict(handlers)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._all_gone = asyncio.Event()
+        self._all_gone.set()
 
     async def start(self) -> None:
         """Listen. A socket that a dead daemon left is replaced, and nothing else.
@@ -79,10 +83,20 @@ class ControlServer:
         self._server.close()
         for writer in list(self._writers):
             writer.close()
+        await self._until_gone(LAST_WORDS_SECONDS)
+        for writer in list(self._writers):
+            writer.transport.abort()  # whoever reads nothing would hold it up for ever
+        await self._until_gone(LAST_WORDS_SECONDS)
         await self._server.wait_closed()
         self._server = None
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
+
+    async def _until_gone(self, seconds: float) -> None:
+        """Every client, or the time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._all_gone.wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not _is_ours(writer.get_extra_info("socket")):
@@ -90,6 +104,7 @@ class ControlServer:
             writer.close()
             return
         self._writers.add(writer)
+        self._all_gone.clear()
         try:
             request = await _read(reader)
             if request is None:
@@ -105,6 +120,8 @@ class ControlServer:
             log.exception("control request failed")
         finally:
             self._writers.discard(writer)
+            if not self._writers:
+                self._all_gone.set()
             writer.close()
 
 
@@ -155,11 +172,21 @@ def _bound(path: Path) -> socket.socket:
 
 async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     line = await reader.readline()
-    if not line.strip():
-        return None
-    value = json.loads(line)
+    return _object(line) if line.strip() else None
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """A message.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        value = json.loads(line)
+    except RecursionError as exc:
+        raise ValueError("nested too deep") from exc
     if not isinstance(value, dict):
-        raise ValueError("a request is one JSON object")
+        raise ValueError("a message is one JSON object")
     return value
 
 
@@ -217,7 +244,7 @@ def ask(
 
     Raises:
         NotAnswering: it has not answered in time.
-        PosthouseError: it belongs to another user.
+        PosthouseError: it belongs to another user, or is no gateway.
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -237,5 +264,9 @@ def ask(
         ) from exc
     except (FileNotFoundError, NotADirectoryError, ConnectionError):
         return None
-    # Half a line: it ended while it answered.
-    return dict(json.loads(line)) if line.endswith(b"\n") else None
+    if not line.endswith(b"\n"):
+        return None  # it ended while it answered
+    try:
+        return _object(line)
+    except ValueError as exc:
+        raise PosthouseError(f"what listens at {path} does not answer as posthouse does") from exc

@@ -269,6 +269,60 @@ class TestControl:
         finally:
             await server.close()
 
+    async def test_who_reads_nothing_does_not_outlast_the_server(self, tmp_path: Path) -> None:
+        """Left to the loop's end, its cancellation would be an error in the log, and a crash."""
+
+        asked = asyncio.Event()
+
+        async def chat(request: dict[str, Any], reader: Any, writer: Any) -> None:
+            asked.set()
+            await send_line(writer, {"text": "x" * MAX_LINE_BYTES})
+
+        server = ControlServer(tmp_path / "c.sock", {"chat": chat})
+        await server.start()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.setblocking(False)
+            client.connect(str(server.path))
+            client.send(b'{"op": "chat"}\n')
+            await asked.wait()
+            await server.close()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    async def test_what_is_nested_without_end_is_no_fault_of_ours(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = ControlServer(tmp_path / "c.sock", {})
+        await server.start()
+        reader, writer = await connect(server.path)
+        writer.write(b"[" * 100_000 + b"\n")
+        with caplog.at_level("INFO"):
+            assert await read_line(reader) is None
+        writer.close()
+        await server.close()
+        assert [(r.levelname, r.message) for r in caplog.records] == [
+            ("INFO", "control connection ended")
+        ]
+
+    @pytest.mark.parametrize("answer", [b"220 mail ESMTP\r\n", b"[]\n", b"\xff\xfe\n"])
+    def test_another_program_at_its_place_is_named(self, tmp_path: Path, answer: bytes) -> None:
+        path = tmp_path / "c.sock"
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+            server.listen()
+
+            def serve() -> None:
+                client, _ = server.accept()
+                with client:
+                    client.recv(1000)
+                    client.sendall(answer)
+
+            serving = threading.Thread(target=serve)
+            serving.start()
+            with pytest.raises(PosthouseError, match="does not answer as posthouse does"):
+                ask(path, {"op": "status"})
+            serving.join()
+
     def test_long_home_gets_a_short_socket(self, tmp_path: Path) -> None:
         home = tmp_path / ("x" * 120)
         path = socket_path(None, home, {"XDG_RUNTIME_DIR": "/run/user/1"})
