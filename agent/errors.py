@@ -4,6 +4,7 @@ PosthouseError
 ├── ConfigError                 the command line: exit 78, every line names a dotted path
 ├── StoreError
 │   ├── DatabaseTooNew          start-up: refuse, exit 78
+│   ├── DatabaseDamaged         start-up: refuse, exit 78; no restart heals it
 │   ├── HomeInUse               start-up: refuse, exit 73
 │   ├── StoreUnavailable        disk full, I/O error, failed COMMIT: outcome unknown; retry or tell
 │   ├── SessionNotFound         caller: an id that never existed
@@ -48,6 +49,10 @@ class StoreError(PosthouseError):
 
 class DatabaseTooNew(StoreError):
     """The database was written by a newer version."""
+
+
+class DatabaseDamaged(StoreError):
+    """The file can not be opened as a database: a person has to put a backup back."""
 
 
 class HomeInUse(StoreError):

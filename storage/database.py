@@ -77,6 +77,12 @@ def is_outage(error: BaseException) -> bool:
     return code is not None and code & 0xFF not in _STATEMENT_CODES
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """And not a lock, a lack of rights or of anything else that may be there the next time."""
+    code = code_of(error)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def is_index_damage(error: sqlite3.Error) -> bool:
     """Does this error, met while indexing, come from the full-text index alone?
 

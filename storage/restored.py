@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from agent.jobs import schedules
-from agent.jobs.nouns import Schedule
+from agent.jobs.nouns import JobRefused, Schedule
 from storage.turns import OPEN_STATES
 
 _log = logging.getLogger(__name__)
@@ -96,8 +96,14 @@ def _miss_jobs(db: sqlite3.Connection, now: float) -> int:
     ).fetchall()
     for job_id, kind, spec, zone, anchor, first in due:
         schedule = Schedule(kind, spec, zone)
-        gone = schedules.misses(schedule, first, now + _A_MOMENT, anchor, reason=RESTORED)
-        following = schedules.next_due(schedule, now, anchor)
+        try:
+            gone = schedules.misses(schedule, first, now + _A_MOMENT, anchor, reason=RESTORED)
+            following = schedules.next_due(schedule, now, anchor)
+        except JobRefused as exc:  # this machine's zones are others
+            db.execute(
+                "UPDATE jobs SET state = 'paused', reason = ? WHERE id = ?", (str(exc), job_id)
+            )
+            continue
         if gone is not None:
             db.execute(
                 "INSERT OR IGNORE INTO job_runs (job_id, due_at, until_at, count, state, reason,"

@@ -18,12 +18,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 import aiosqlite
 
-from agent.errors import PosthouseError, StoreUnavailable
+from agent.errors import DatabaseDamaged, PosthouseError, StoreError, StoreUnavailable
 from agent.messages import Message
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
 from storage.archive import A, SqlArchive, T
-from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, outage
+from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, is_damage, outage
 from storage.in_place import same_file, same_log
 from storage.migrate import check_version, migrate, shipped
 from storage.restored import settle
@@ -54,7 +54,8 @@ class Connection:
         """Connect. A cancelled open leaves nothing behind.
 
         Raises:
-            StoreUnavailable: the file can not be opened, or is no database.
+            DatabaseDamaged: it is no database.
+            StoreUnavailable: the file can not be opened.
         """
         connection = cls(uri, pragmas)
         connecting = asyncio.ensure_future(_awaited(connection._driver))
@@ -203,12 +204,12 @@ def _in_read_transaction(
         connection.execute("ROLLBACK")
 
 
-def _not_opened(uri: str, error: BaseException) -> StoreUnavailable:
+def _not_opened(uri: str, error: sqlite3.Error) -> StoreError:
     path = unquote(urlsplit(uri).path)
-    return StoreUnavailable(
-        f"the database {path} can not be opened: {error}. Nothing was changed; check the folder's "
-        "owner and free space; if the file is damaged, `posthouse restore` puts a backup back"
-    )
+    said = f"the database {path} can not be opened: {error}. Nothing was changed"
+    if is_damage(error):
+        return DatabaseDamaged(f"{said}; `posthouse restore` puts a backup back")
+    return StoreUnavailable(f"{said}; check the folder's owner and free space")
 
 
 def _uri(path: Path | str, mode: str) -> str:
@@ -227,14 +228,15 @@ async def open_store(
 
     Raises:
         DatabaseTooNew: it was written by a newer version.
-        StoreUnavailable: the file can not be opened, or is no database.
+        DatabaseDamaged: it is no database, or what is in it can not be read.
+        StoreUnavailable: the file can not be opened now.
     """
     opened: list[Connection] = []
     _make_private(path)
     try:
         writing = await Connection.open(_uri(path, "rwc"), WRITER_PRAGMAS)
         opened.append(writing)
-        await _migrated(writing, clock.now())
+        await _migrated(writing, path, clock.now())
         opened += await _opened_at_once(_uri(path, "ro"), READER_PRAGMAS, count=2)
     except BaseException:
         for connection in reversed(opened):
@@ -259,7 +261,8 @@ async def open_archive(path: Path | str) -> SqlArchive:
 
     Raises:
         DatabaseTooNew: it was written by a newer version.
-        StoreUnavailable: there is no such file, or it is no database of ours.
+        DatabaseDamaged: it is no database, or what is in it can not be read.
+        StoreUnavailable: there is no such file, or it is empty.
     """
     connection = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
     try:
@@ -274,14 +277,14 @@ async def open_archive(path: Path | str) -> SqlArchive:
     return SqlArchive(SqliteReading(connection))
 
 
-async def _migrated(connection: Connection, now: float) -> None:
+async def _migrated(connection: Connection, path: Path | str, now: float) -> None:
     try:
         applied = await connection.run(migrate, now)
         await connection.run(settle, now)
     except PosthouseError:
         raise
     except sqlite3.Error as exc:
-        raise outage(exc) from exc
+        raise (_not_opened(_uri(path, "rwc"), exc) if is_damage(exc) else outage(exc)) from exc
     if applied:
         _log.info("database migrated", extra={"files": applied})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent.errors import DatabaseTooNew, StoreUnavailable
-from storage.database import Transaction, code_of, is_index_damage
+from storage.database import Transaction, is_damage, is_index_damage
 from storage.migrate import check_version, shipped
 from storage.search.index import finds_itself
 
@@ -72,15 +72,9 @@ def examine(path: Path, *, thorough: bool = False) -> Examined:
     except DatabaseTooNew as exc:
         return Examined(pages=(str(exc),))
     except sqlite3.Error as exc:
-        if not _is_damage(exc):
+        if not is_damage(exc):
             raise StoreUnavailable(f"{path} can not be checked now: {exc}") from exc
         return Examined(pages=(f"{path.name} can not be read: {exc}",))
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    """And not a lock, a lack of rights or of anything else that may be there the next time."""
-    code = code_of(error)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def read_only(path: Path) -> sqlite3.Connection:
@@ -137,7 +131,7 @@ def _said(db: sqlite3.Connection, check: str) -> list[str]:
     try:
         rows = [str(row[0]) for row in db.execute(f"PRAGMA {check}")]
     except sqlite3.DatabaseError as exc:
-        if not _is_damage(exc):
+        if not is_damage(exc):
             raise
         return [str(exc)]
     lines = [line for row in rows for line in row.splitlines() if not line.startswith("***")]

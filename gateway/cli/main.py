@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(exits.BAD_CONFIG, *exc.problems)
     except errors.HomeInUse as exc:
         return _fail(exits.HOME_IN_USE, str(exc))
-    except errors.DatabaseTooNew as exc:
+    except (errors.DatabaseTooNew, errors.DatabaseDamaged) as exc:
         return _fail(exits.BAD_CONFIG, str(exc))
     except errors.SessionNotFound as exc:
         return _fail(

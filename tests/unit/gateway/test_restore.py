@@ -242,6 +242,16 @@ def test_a_backup_of_the_future(
     assert words_in(here.database) == ["swordfish"]
 
 
+def test_a_file_that_is_no_database_needs_a_person(
+    here: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """78: the service manager does not start it again for ever."""
+    here.path.mkdir(exist_ok=True)
+    here.database.write_bytes(b"garbage " * 1000)
+    assert cli("sessions", "list") == 78
+    assert "posthouse restore" in capsys.readouterr().err
+
+
 def test_a_restore_that_was_cut_off_is_finished_by_running_it_again(
     here: Home,
     tmp_path: Path,

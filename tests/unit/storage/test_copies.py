@@ -209,6 +209,8 @@ async def test_what_was_due_since_is_told_as_missed_and_never_fired(
     await store.set_job(paused.id, "paused", next_run_at=None)
     asked, _ = await asked_now(store)
     later = await store.add_job(draft("sleep", due=DUE + 40 * 3600))
+    elsewhere = Schedule("cron", "0 9 * * *", "Mars/Olympus")
+    unknown = await store.add_job(draft("dig", schedule=elsewhere, due=DUE))
     target = await copied(path)
     again = await open_store(target, clock=FakeClock(DUE + 30 * 3600), ids=SequentialIds())
     assert await again.due_jobs(DUE + 30 * 3600) == []
@@ -218,6 +220,10 @@ async def test_what_was_due_since_is_told_as_missed_and_never_fired(
     assert over is not None
     assert over.job.state == "done"
     assert views[paused.id].job.state == "paused"
+    assert (views[unknown.id].job.state, "time zone" in views[unknown.id].job.reason) == (
+        "paused",
+        True,
+    )
     assert views[later.id].job.next_run_at == DUE + 40 * 3600
     for job_id, count in ((hourly.id, 31), (once.id, 1)):
         (run,) = await again.job_runs(job_id)

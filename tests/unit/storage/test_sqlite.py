@@ -22,7 +22,7 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from agent.errors import DatabaseTooNew, StoreError, StoreUnavailable
+from agent.errors import DatabaseDamaged, DatabaseTooNew, StoreError, StoreUnavailable
 from agent.messages import Draft, Keep
 from agent.sessions import SearchScope
 from storage import migrate
@@ -212,9 +212,9 @@ async def test_what_is_no_database_is_said_so(
     path: Path, clock: FakeClock, ids: SequentialIds, content: bytes
 ) -> None:
     path.write_bytes(content)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(DatabaseDamaged, match="posthouse restore"):
         await open_store(path, clock=clock, ids=ids)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(DatabaseDamaged, match="posthouse restore"):
         await open_archive(path)
     assert path.read_bytes() == content
 
