@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # over a tenth of a second and a dozen MB: only where it is s
 
 log = logging.getLogger(__name__)
 
+_NOBODY = logging.getLogger(f"{__name__}.strangers")
+_NOBODY.setLevel(logging.CRITICAL + 1)
+"""Whoever sends rubbish must not fill the log; what is ours to say is said here."""
+
 MOST_CONNECTIONS = 32
 """The oldest goes when there are more: the daemon's files and memory are for its chats, and those
 who hold a connection and say or read nothing must not keep the others out."""
@@ -80,6 +84,7 @@ class HttpFace:
         server = web.Server(
             _Pages(web, facts, settings).answer,
             access_log=None,
+            logger=_NOBODY,
             keepalive_timeout=KEEP_ALIVE_SECONDS,
             lingering_time=0.0,
         )
@@ -142,7 +147,15 @@ class _Pages:
         }
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request. The order matters: whoever is at the wrong door learns nothing else."""
+        """One request."""
+        try:
+            return await self._answer(request)
+        except Exception:  # the supervised border: the library's own words are not listened to
+            log.exception("a page failed")
+            return self._text("this failed; the log says why", 500)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The order matters: whoever is at the wrong door learns nothing else."""
         if not is_allowed_host(request.headers.getall("Host", []), self._settings):
             return self._text("this endpoint is not known by that name", 421)
         page = self._pages.get(request.path)

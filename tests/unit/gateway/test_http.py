@@ -167,7 +167,11 @@ async def test_what_is_no_http_is_refused_without_harm(caplog: pytest.LogCapture
         assert (await raw(port, "hello\r\n\r\n")).status == 400
         long = f"GET /{'x' * 100_000} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert (await raw(port, long)).status in (400, 414)
+        two = "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+        assert (await raw(port, two)).status == 400
         assert (await ask(port)).status == 200
+    # Whoever sends rubbish must not fill the log.
+    assert [r.message for r in caplog.records if r.levelno > logging.INFO] == []
 
 
 async def shut(writers: Iterable[asyncio.StreamWriter]) -> None:
@@ -274,6 +278,7 @@ async def test_facts_that_break_are_an_error_of_that_page_only(
         reply = await ask(port, "/metrics")
         assert reply.status == 500
         assert "a gauge broke" not in reply.body
+        assert [r.message for r in caplog.records if r.exc_info] == ["a page failed"]
         assert (await ask(port)).status == 200
     assert face.where() == "closed"
 
