@@ -73,7 +73,11 @@ def ask_daemon(
         if answer is None:
             raise
         return answer
-    return ask(_socket(config.gateway.control_socket, home, env), request, seconds=seconds)
+    configured = config.gateway.control_socket
+    answer = ask(_socket(configured, home, env), request, seconds=seconds)
+    if answer is None and configured is not None:  # the daemon may be older than this key
+        answer = ask(_socket(None, home, env), request, seconds=seconds)
+    return answer
 
 
 def as_text(answer: dict[str, Any], reason: str, now: float) -> str:

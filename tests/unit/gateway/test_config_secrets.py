@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -12,10 +13,12 @@ import yaml
 
 from agent.errors import ConfigError
 from gateway.cli.main import main
-from gateway.config.environment import read_secrets, unguarded, values_to_hide
+from gateway.cli.status import ask_daemon
+from gateway.config.environment import Home, read_secrets, unguarded, values_to_hide
 from gateway.config.loading import parse, parse_config
 from gateway.config.models import Config
 from gateway.config.showing import HIDDEN, origins, redacted
+from gateway.control import ControlServer, send_line
 
 NAME = "ANTHROPIC_API_KEY"
 
@@ -239,3 +242,20 @@ def test_reload_of_what_does_not_run(home: Path, capsys: pytest.CaptureFixture[s
     (home / "config.yaml").write_text("modle: {}\n")
     assert main(["config", "reload"]) == 78
     assert "did you mean model?" in capsys.readouterr().err
+
+
+async def test_a_socket_that_is_moved_with_the_next_start(home: Path) -> None:
+    """Until then the daemon is where it was."""
+    (home / "config.yaml").write_text(f"gateway: {{control_socket: {home / 'new.sock'}}}\n")
+
+    async def status(request: dict[str, Any], reader: Any, writer: Any) -> None:
+        await send_line(writer, {"ready": True})
+
+    server = ControlServer(home / "control.sock", {"status": status})
+    await server.start()
+    try:
+        answer = await asyncio.to_thread(ask_daemon, Home(home, ""), None, {}, "status")
+    finally:
+        await server.close()
+    assert answer == {"ready": True}
+    assert ask_daemon(Home(home, ""), None, {}, "status") is None
