@@ -158,7 +158,7 @@ def _wanted_home(named: str | None) -> str:
 
 
 def _secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """Those that this process would use, by their names."""
+    """Those of this environment, by their names; a home's own come along with it (``--from``)."""
     found = read_secrets(env)
     by_name = {name: getattr(found, name.lower()) for name in SECRET_NAMES}
     return {name: value for name, value in by_name.items() if value}
@@ -176,6 +176,11 @@ def _compile(layout: Layout) -> None:
     ours = layout.door.parents[2]
     for package in ("agent", "storage", "gateway", "plugins"):
         compileall.compile_dir(str(ours / package), quiet=2)
+        # Its user has to read it; our other commands leave theirs to root (`keep_to_the_owner`).
+        for folder in (ours / package).rglob("__pycache__"):
+            folder.chmod(0o755)
+            for compiled in folder.glob("*.pyc"):
+                compiled.chmod(0o644)
 
 
 def _next(layout: Layout, places: Places, *, changed: bool, started: bool) -> str:

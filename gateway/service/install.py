@@ -242,7 +242,9 @@ def do(step: Step) -> None:
 
 
 def _write(step: WriteFile) -> None:
-    step.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not step.path.parent.is_dir():
+        step.path.parent.mkdir(parents=True)
+        step.path.parent.chmod(0o755)  # whatever the umask says: units are for all to read
     unfinished = step.path.with_name(f".{step.path.name}.new")
     unfinished.unlink(missing_ok=True)
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

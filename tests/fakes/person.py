@@ -26,8 +26,13 @@ def _take_terminal() -> None:
 class Person:
     """Use as a context; at its end the program is gone."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        self._command = [sys.executable, "-m", "gateway", *command]
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        program: Sequence[str] = (sys.executable, "-m", "gateway"),
+    ) -> None:
+        self._command = [*program, *command]
         self._env = dict(env)
         self.seen = ""
         self._read_up_to = 0

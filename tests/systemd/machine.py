@@ -22,7 +22,11 @@ PACKAGES = ("agent", "storage", "gateway", "plugins", "systemd", "tests")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PROGRAM = "/opt/posthouse/.venv/bin/posthouse"
 BOOT_SECONDS = 40.0
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
 _START = """\
 #!/opt/posthouse/.venv/bin/python
 import sys
@@ -155,15 +159,18 @@ class Machine:
             return done.stdout.strip() in ("running", "degraded")
         return False
 
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """What a command is put behind, to run as root in there."""
+        return ("nsenter", "-t", str(self._leader), "-m", "-u", "-i", "-n", "-p")
+
     def run(
         self, *command: str, check: bool = True, seconds: float = 60, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """A command, as root in there, to its end."""
-        inside = ("nsenter", "-t", str(self._leader), "-m", "-u", "-i", "-n", "-p")
-        variables = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **env}
         done = subprocess.run(
-            [*inside, *command],
-            env=variables,
+            [*self.inside, *command],
+            env={**ENVIRONMENT, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

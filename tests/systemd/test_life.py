@@ -9,6 +9,8 @@ import pytest
 from gateway import __version__
 from gateway.texts import restarted
 from tests.acceptance.harness import TELEGRAM_USER
+from tests.fakes.person import Person
+from tests.systemd.machine import ENVIRONMENT, PROGRAM
 from tests.systemd.service import UNIT, Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -95,6 +97,30 @@ async def test_a_home_and_secrets_are_taken_over(service: Service) -> None:
     assert "has something in it" in said
 
 
+async def test_init_installs_it_for_who_says_yes(service: Service) -> None:
+    """What it asked for serves at once, and what the service has to read is readable."""
+    world, machine = service.world, service.machine
+    flags = ["--telegram-base-url", world.telegram.base_url]
+    flags += ["--model-base-url", world.anthropic.base_url]
+    await service.run("sh", "-c", "find /opt/posthouse -name '*.pyc' -delete")
+    async with Person(["init", *flags], ENVIRONMENT, (*machine.inside, PROGRAM)) as person:
+        await person.answers(("no Telegram (not shown): ", world.telegram.token))
+        await person.answers(("Ids", str(TELEGRAM_USER)), ("no Discord (not shown): ", ""))
+        await person.answers(("no key (not shown): ", world.anthropic.api_key), ("Model", ""))
+        await person.answers(("Zone", "Europe/Berlin"), ("Write it?", "y"))
+        await person.answers(("Install it as a service, and start it?", "y"))
+        await person.sees("posthouse is installed.")
+        assert await person.ends() == 0
+    assert not any(value in person.seen for value in world.secrets.values())
+    chat = service.chat()
+    chat.say("hello")
+    await service.answered(chat, "reply to: hello")
+    compiled = "find /opt/posthouse/gateway -name '*.pyc' | xargs stat -c %a | sort -u"
+    assert await service.run("sh", "-c", compiled) == "644\n"
+    said = await service.posthouse("init", "--yes", "--timezone", "Asia/Tokyo", "--replace")
+    assert "the gateway runs already" in said.lower()
+
+
 async def test_taken_away_its_data_stay(service: Service) -> None:
     await service.start()
     said = await service.posthouse("service", "uninstall")
@@ -120,7 +146,11 @@ async def test_a_reload_changes_it_and_a_bad_file_does_not(service: Service) -> 
     else:
         raise AssertionError(await service.words())
     (service.home / "config.yaml").write_text("gateway: [")
-    await service.systemctl("reload", UNIT)
+    assert "failed" in await service.systemctl("reload", UNIT, check=False)
+    said = await service.words(f"_SYSTEMD_UNIT={UNIT}")
+    assert "config.yaml:1:11: not valid YAML" in said
+    assert "the last good configuration is in force" in said
+    assert await service.show("ActiveState") == "active"
     chat = service.chat()
     chat.say("still there?")
     await service.answered(chat, "reply to: still there?")

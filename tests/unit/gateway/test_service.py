@@ -327,3 +327,21 @@ class TestCommand:
         said = capsys.readouterr().err
         assert "/home/x is in /home" in said
         assert "git clone" in said
+
+
+def test_what_the_service_has_to_read_is_readable_whatever_the_umask(tmp_path: Path) -> None:
+    """`posthouse init` lets nobody else read what it makes, and offers to install the service."""
+    module = tmp_path / "agent" / "tools" / "command_door.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("X = 1\n")
+    module.chmod(0o644)
+    unit = tmp_path / "system" / "posthouse.service.d" / "credentials.conf"
+    before = os.umask(0o077)
+    try:
+        do(WriteFile(unit, "[Service]\n", 0o644))
+        service._compile(replace(PLAIN, door=module))
+    finally:
+        os.umask(before)
+    (compiled,) = (tmp_path / "agent").rglob("*.pyc")
+    made = (compiled.parent, compiled, unit.parent, unit)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o644, 0o755, 0o644]
