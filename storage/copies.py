@@ -93,6 +93,18 @@ def facts_of(path: Path) -> Copy:
         raise StoreUnavailable(f"{path} can not be read: {exc.strerror or exc}") from exc
 
 
+def is_spare(path: Path) -> bool:
+    """Is this a database of ours that nobody has open? Then a newer copy may take its place."""
+    if path.with_name(f"{path.name}-wal").exists():
+        return False
+    try:
+        with closing(_alone(path)) as db:
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
+    except sqlite3.Error:
+        return False
+    return not tables or tables.issuperset(_COUNTED)
+
+
 def prepare(copy: Path, replaced: Path) -> bool:
     """Make a copy fit to take a store's place: whatever is over by now is not begun again.
 

@@ -27,6 +27,14 @@ def destination(home: Home, named: str, date: str) -> Destination:
     Raises:
         PosthouseError: there can be no backup there.
     """
+    try:
+        return _destination(home, named, date)
+    except (OSError, ValueError, RuntimeError) as exc:
+        why = getattr(exc, "strerror", None) or exc
+        raise PosthouseError(f"{named[:200]!r} can be no place for a backup: {why}") from exc
+
+
+def _destination(home: Home, named: str, date: str) -> Destination:
     path = Path(named).expanduser().absolute()
     parent = path.parent.resolve()
     path = path.resolve() if path.exists() else parent / path.name
@@ -55,9 +63,13 @@ def _make(path: Path) -> None:
         raise PosthouseError(f"{path} can not be made: {exc.strerror or exc}") from exc
 
 
+def names_for(path: Path) -> list[Path]:
+    """This one, and those beside it if it is taken."""
+    return [path, *(path.with_name(f"{path.name}-{n}") for n in range(2, 100))]
+
+
 def _free(path: Path) -> Path:
-    names = [path, *(path.with_name(f"{path.name}-{n}") for n in range(2, 100))]
-    return next(name for name in names if not name.exists())
+    return next(name for name in names_for(path) if not name.exists())
 
 
 def _refuse_in_home(home: Home, path: Path) -> None:
@@ -73,6 +85,8 @@ def _refuse_in_home(home: Home, path: Path) -> None:
 def _refuse_other_file(path: Path) -> None:
     """A backup of yesterday may be replaced, nothing else."""
     if path.exists():
+        if not path.is_file():
+            raise PosthouseError(f"{path} is there already, and no file; name another one")
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
         if start not in (_MAGIC, b""):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agent.errors import PosthouseError
 from gateway import __version__
-from gateway.backups.destination import Destination
+from gateway.backups.destination import Destination, names_for
 from gateway.backups.nouns import SPARE_BYTES, Facts, StoreTools
 from gateway.backups.shelf import MANIFEST, Backup, manifest
 from gateway.backups.trees import copy_tree, place_file, size_of, sync, sync_folders
@@ -82,6 +83,10 @@ def make(
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     target = destination.path
+    if destination.is_file and target.exists() and not tools.is_spare(target):
+        raise PosthouseError(
+            f"{target} is there already, and no old copy of ours; name another file"
+        )
     tidy(target.parent)
     try:
         _refuse_without_room(home, target.parent, database_only=destination.is_file)
@@ -127,9 +132,24 @@ def _make_folder(
         )
         _write(part / MANIFEST, manifest(_facts_of(made, facts, made_by)))
         sync_folders(part)
-        os.rename(part, target)
+        target = _named(part, target)
     sync(target.parent)
-    return made
+    return replace(made, backup=replace(made.backup, path=target))
+
+
+def _named(part: Path, target: Path) -> Path:
+    """Give it its name; another backup of the same second may have taken it meanwhile."""
+    names = names_for(target)
+    for name in names[:-1]:
+        try:
+            os.rename(part, name)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return name
+    os.rename(part, names[-1])
+    return names[-1]
 
 
 def _facts_of(made: Made, facts: Facts, made_by: str) -> dict[str, Any]:

@@ -50,3 +50,5 @@ class StoreTools:
     """Check one that nobody writes to. Raises what says that it is damaged, or too new."""
     prepare: Callable[[Path, Path], bool]
     """A copy, for the place of that one; False: that one can not be read."""
+    is_spare: Callable[[Path], bool]
+    """One of ours that nobody has open, so that a newer copy may take its place."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gateway.backups.nouns import StoreTools
-from storage.copies import copy_database, facts_of, prepare
+from storage.copies import copy_database, facts_of, is_spare, prepare
 
 
 def store_tools() -> StoreTools:
     """Works beside a running daemon and without one."""
-    return StoreTools(copy_database, facts_of, prepare)
+    return StoreTools(copy_database, facts_of, prepare, is_spare)

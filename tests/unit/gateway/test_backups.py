@@ -84,16 +84,46 @@ async def test_where_it_goes(home: Home, tmp_path: Path) -> None:
         ("nowhere/b", "is not there"),
         ("a file", "no folder"),
         ("a file.db", "no database"),
+        ("a pipe.db", "no file"),
         ("link/x", "inside the home"),
+        ("x" * 300, "can be no place"),
+        ("~nobody_of_this_name/b", "can be no place"),
     ],
 )
 def test_where_none_may_go(home: Home, tmp_path: Path, named: str, words: str) -> None:
     for name in ("a file", "a file.db"):
         (tmp_path / name).write_text("mine")
     (tmp_path / "link").symlink_to(home.path)
+    os.mkfifo(tmp_path / "a pipe.db")
+    where = named if named.startswith("~") else f"{tmp_path}/{named}"
     with pytest.raises(PosthouseError, match=words):
-        destination(home, str(tmp_path / named), "d")
+        destination(home, where, "d")
     assert (tmp_path / "a file.db").read_text() == "mine"
+
+
+async def test_two_that_are_made_in_the_same_second_are_two(home: Home, tmp_path: Path) -> None:
+    await filled(home)
+    where = destination(home, str(tmp_path), "d")  # both look before either is there
+    both = [await asyncio.to_thread(make, home, where, TOOLS, NOW) for _ in range(2)]
+    assert [made.backup.path for made in both] == [tmp_path / "d", tmp_path / "d-2"]
+    assert len(within(tmp_path)) == 2
+
+
+async def test_a_database_of_others_or_in_use_is_not_replaced(home: Home, tmp_path: Path) -> None:
+    await filled(home)
+    bookmarks, other = tmp_path / "places.sqlite", tmp_path / "elsewhere"
+    with closing(sqlite3.connect(bookmarks)) as db, db:
+        db.execute("CREATE TABLE bookmarks (x)")
+    other.mkdir()
+    await filled(new_home(other))
+    in_use = other / "home/state.db"
+    with closing(sqlite3.connect(in_use)) as db:
+        db.execute("SELECT count(*) FROM messages").fetchone()
+        for path in (bookmarks, in_use):
+            before = path.read_bytes()
+            with pytest.raises(PosthouseError, match="no old copy of ours"):
+                await made(home, str(path))
+            assert path.read_bytes() == before
 
 
 async def test_what_fails_in_the_middle_leaves_nothing(
