@@ -15,10 +15,13 @@ from gateway.config.hints import is_secret, shape_of_section, unknown_key
 from gateway.config.models import Config
 from gateway.config.overlay import lay_over, variable
 from gateway.config.renamed import to_new_names
+from gateway.config.showing import redacted
 from gateway.config.written import Path, Place, Written, parse_yaml
 
 PassedThrough = dict[str, Any]
 
+_HANDED_ON = frozenset({"args", "env", "headers"})
+"""What a server of tools is handed: secrets under any name."""
 MAX_FILE_BYTES = 4_000_000
 """A parser in Python takes seconds for this already; no configuration comes near it."""
 
@@ -131,8 +134,8 @@ def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place,
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
     plain = isinstance(value, str | int | float | bool | None) and repr(value) not in message
-    plain = plain and not is_secret(loc[-1:])
-    shown = f" (it is {value!r})" if plain else ""
+    plain = plain and not is_secret(loc[-1:]) and _HANDED_ON.isdisjoint(loc)
+    shown = f" (it is {redacted(value)!r})" if plain else ""
     return place, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 

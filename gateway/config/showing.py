@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway.config.loading import Loaded
 from gateway.config.models import Config
 from gateway.config.taking_effect import changed_paths
+
+if TYPE_CHECKING:
+    from gateway.config.loading import Loaded
 
 HIDDEN = "[hidden]"
 

@@ -236,6 +236,28 @@ def test_check_tells_old_names_and_wrong_variables(
     assert "did you mean POSTHOUSE__MODEL__NAME?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: {base_url: 'ftp://ada:hunter2@example.org'}",
+        "model: {base_url: 'ftp://example.org/?api_key=hunter2'}",
+        "agent: {tools: {mcp: {x: {url: 'ftp://ada:hunter2@example.org'}}}}",
+        "agent: {tools: {mcp: {x: {command: a, args: [--pat, 0.2222]}}}}",
+        "agent: {tools: {mcp: {x: {command: a, env: {PAT: [hunter2]}}}}}",
+        "telegram: {webhook: {secret: hunter2 2222}}",
+        "telegram: {token: hunter2}",
+        "telegram: hunter2",
+    ],
+)
+def test_what_is_wrong_is_said_without_what_may_be_secret(text: str) -> None:
+    """Of a file that is refused the log knows no secret yet."""
+    with pytest.raises(ConfigError) as refused:
+        parse_config(text, "config.yaml")
+    assert "config.yaml:1:" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert "2222" not in str(refused.value)
+
+
 def test_reload_of_what_does_not_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "reload"]) == 1
     assert "not running" in capsys.readouterr().out
