@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from agent.attachments import NAME
 from agent.forgetting import Cleared
@@ -37,13 +37,15 @@ _FORKS = (
     "SELECT f.conversation_id, p.conversation_id FROM sessions f"
     " JOIN sessions p ON p.id = f.parent_session_id WHERE f.link = 'branch'"
 )
-_CONVERSATIONS = "(SELECT value FROM json_each(?1))"
+_CONVERSATIONS = "(SELECT value FROM json_each(:conversations))"
 _SESSIONS = f"(SELECT id FROM sessions WHERE conversation_id IN {_CONVERSATIONS})"
 _MESSAGES = f"(SELECT id FROM messages WHERE session_id IN {_SESSIONS})"
-_TURNS = f"(SELECT id FROM turns WHERE conversation_id IN {_CONVERSATIONS})"
-_OUTBOX = (
-    f"(SELECT id FROM outbox WHERE conversation_id IN {_CONVERSATIONS}"
-    f" UNION SELECT id FROM outbox WHERE turn_id IN {_TURNS})"
+# Looked for once in a step: neither table has an index for it.
+_TURNS = "(SELECT value FROM json_each(:turns))"
+_OUTBOX = "(SELECT value FROM json_each(:outbox))"
+_FIND_TURNS = f"SELECT id FROM turns WHERE conversation_id IN {_CONVERSATIONS}"
+_FIND_OUTBOX = (
+    f"SELECT id FROM outbox WHERE conversation_id IN {_CONVERSATIONS} OR turn_id IN {_TURNS}"
 )
 _NEWEST_OUT = (
     "(SELECT max(id) FROM outbox"
@@ -52,13 +54,13 @@ _NEWEST_OUT = (
 """What goes out under these numbers must never go out under them again."""
 _EMPTY_OUT = "conversation_id = NULL, turn_id = NULL, text = '', extras = '{}', error = NULL"
 _OLD_OUT = (
-    "(SELECT id FROM outbox WHERE created_at < ?1 AND conversation_id IS NULL AND turn_id IS NULL"
-    f" AND state IN ('sent', 'failed') AND id NOT IN {_NEWEST_OUT})"
+    "(SELECT id FROM outbox WHERE created_at < :before AND conversation_id IS NULL"
+    f" AND turn_id IS NULL AND state IN ('sent', 'failed') AND id NOT IN {_NEWEST_OUT})"
 )
 _OLD_MAIL = (
     f"DELETE FROM outbox_parts WHERE outbox_id IN {_OLD_OUT}",
     f"DELETE FROM outbox WHERE id IN {_OLD_OUT}",
-    "DELETE FROM inbox WHERE received_at < ?1 AND state IN ('answered', 'quarantined')"
+    "DELETE FROM inbox WHERE received_at < :before AND state IN ('answered', 'quarantined')"
     " AND turn_id IS NULL AND id NOT IN (SELECT inbox_id FROM restarts_awaited)"
     " AND id < (SELECT max(id) FROM inbox)",
 )
@@ -71,17 +73,17 @@ _GOES = (
     "UPDATE outbox_parts SET payload = '{}', error = NULL"
     f" WHERE outbox_id IN {_OUTBOX} AND outbox_id IN {_NEWEST_OUT}",
     f"UPDATE outbox SET {_EMPTY_OUT} WHERE id IN {_OUTBOX} AND id IN {_NEWEST_OUT}",
-    f"DELETE FROM outbox_parts WHERE outbox_id IN {_OUTBOX}",
-    f"DELETE FROM outbox WHERE id IN {_OUTBOX}",
+    f"DELETE FROM outbox_parts WHERE outbox_id IN {_OUTBOX} AND outbox_id NOT IN {_NEWEST_OUT}",
+    f"DELETE FROM outbox WHERE id IN {_OUTBOX} AND id NOT IN {_NEWEST_OUT}",
     f"DELETE FROM previews WHERE turn_id IN {_TURNS}",
     # A row by which a repeat is known stays for its week, without words.
     "UPDATE inbox SET turn_id = NULL, text = '', payload = '{}', reply_to_message_id = NULL"
-    f" WHERE turn_id IN {_TURNS} AND (received_at >= ?2 OR id = (SELECT max(id) FROM inbox))",
+    f" WHERE turn_id IN {_TURNS} AND (received_at >= :young OR id = (SELECT max(id) FROM inbox))",
     "DELETE FROM restarts_awaited WHERE inbox_id IN"
     f" (SELECT id FROM inbox WHERE turn_id IN {_TURNS})",
     f"DELETE FROM inbox WHERE turn_id IN {_TURNS}",
     f"DELETE FROM steered WHERE row_id IN {_MESSAGES}",
-    f"DELETE FROM turns WHERE conversation_id IN {_CONVERSATIONS}",
+    f"DELETE FROM turns WHERE id IN {_TURNS}",
     f"DELETE FROM replaced_lists WHERE session_id IN {_SESSIONS}",
     f"DELETE FROM prepared WHERE session_id IN {_SESSIONS}",
     f"DELETE FROM messages WHERE session_id IN {_SESSIONS}",
@@ -118,28 +120,35 @@ def _clear(db: sqlite3.Connection, before: float, limit: int, now: float) -> Cle
     chosen, more = to_clear(heard, db.execute(_FORKS).fetchall(), before, limit)
     messages = text_bytes = 0
     if chosen:
-        ids = json.dumps(chosen)
-        messages, text_bytes = db.execute(_SIZE, (ids,)).fetchone()
-        _unindex(db, ids)
+        values: dict[str, object] = {
+            "conversations": json.dumps(chosen), "young": now - DEDUPE_SECONDS
+        }  # fmt: skip
+        values["turns"] = _ids(db, _FIND_TURNS, values)
+        values["outbox"] = _ids(db, _FIND_OUTBOX, values)
+        messages, text_bytes = db.execute(_SIZE, values).fetchone()
+        _unindex(db, values)
         faultpoint("clear_silent.unindexed")
-        for statement in _GOES:
-            _run(db, statement, ids, now - DEDUPE_SECONDS)
+        _run(db, _GOES, values)
     if not more:
-        for statement in _OLD_MAIL:
-            _run(db, statement, min(before, now - DEDUPE_SECONDS))
+        _run(db, _OLD_MAIL, {"before": min(before, now - DEDUPE_SECONDS)})
     return Cleared(len(chosen), messages, text_bytes, more)
 
 
-def _run(db: sqlite3.Connection, statement: str, *values: object) -> None:
-    db.execute(statement, values[: 2 if "?2" in statement else 1])
-    faultpoint("clear_silent.deleted")
+def _ids(db: sqlite3.Connection, query: str, values: Mapping[str, object]) -> str:
+    return json.dumps([row[0] for row in db.execute(query, values)])
 
 
-def _unindex(db: sqlite3.Connection, ids: str) -> None:
+def _run(db: sqlite3.Connection, statements: Sequence[str], values: Mapping[str, object]) -> None:
+    for statement in statements:
+        db.execute(statement, values)
+        faultpoint("clear_silent.deleted")
+
+
+def _unindex(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
     """Take them out of search; an index that is damaged is made anew anyhow."""
     query = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id IN {_SESSIONS} AND {SEARCHED}"
     try:
-        for row in map(decode_row, db.execute(query, (ids,))):
+        for row in map(decode_row, db.execute(query, values)):
             text = indexable_text(row.message, row.kind, row.origin_id)
             if text is not None:
                 db.execute(UNINDEX_TEXT, (row.id, segmented(text)))

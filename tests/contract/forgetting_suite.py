@@ -472,6 +472,22 @@ class RetentionContract:
         await store.clear_silent(clock.now() - 4 * DAY)
         assert await store.inbox_items([old.inbox_id]) == []
 
+    async def test_what_goes_out_never_bears_a_number_that_went_out_before(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        """A platform that knows the number would take the new words for a repeat."""
+        ticket = await begin(store, "old")
+        owed = OutboxDraft(CHAT, "zebra")
+        (item,) = await store.finish_turn(ticket, ticket.session_id, "done", outbox=(owed,))
+        (part,) = await store.plan_parts(item.id, [PartDraft({"text": "zebra"})])
+        await store.mark_part(part.id, "sent", platform_message_id="77")
+        clock.jump(20 * DAY)
+        await self._news(store)
+        assert (await store.clear_silent(clock.now() - 5 * DAY)).conversations == 1
+        later = await store.owe(owed)
+        (new,) = await store.plan_parts(later.id, [PartDraft({"text": "lion"})])
+        assert (later.id > item.id, new.id > part.id) == (True, True)
+
     async def test_bills_outlive_their_conversations(self, store: Store, clock: FakeClock) -> None:
         await in_group(store, OWNER, "zebra", said("yes"))
         scope = LedgerScope(owner=OWNER)
