@@ -6,6 +6,7 @@ import re
 
 from gateway import approval_text as texts
 from gateway.commands.contract import Call, CommandHost, Said
+from gateway.intake.commands import whole_argument
 from gateway.questions import Answered, Fate, Reply
 
 _ID = re.compile(r"[2-9][0-9a-z]{5}")
@@ -36,9 +37,10 @@ async def deny(host: CommandHost, call: Call) -> str | Said:
     """Forbid it; what is said behind it is told to the model."""
     if host.approvals is None:
         return texts.NOTHING_OPEN
-    words = call.argument.split(maxsplit=1)
+    said = whole_argument(call.record.text)  # the model is told all of it
+    words = said.split(maxsplit=1)
     question_id = _id_in(words[:1])
-    why = call.argument if question_id is None else " ".join(words[1:])
+    why = said if question_id is None else " ".join(words[1:])
     reply = host.approvals.answer(call.record, call.admin, question_id, allow=False, why=why)
     return _said(reply, call, texts.DENIED)
 

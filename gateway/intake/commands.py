@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 MAX_ARGUMENT_CHARS = 500
+"""For words that name something; who keeps them or hands them on has `whole_argument`."""
 _COMMAND = re.compile(
     r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:@([A-Za-z0-9_]{1,64}))?(?:\s+(.*))?", re.DOTALL
 )

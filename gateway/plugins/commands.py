@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agent.messages import clean_text
 from gateway.commands.contract import Answer, Call, Command, CommandHost
+from gateway.intake.commands import whole_argument
 from gateway.plugins import command_text
 from gateway.plugins.calling import Callee, CallFailed, PluginCalls, StillHangs, TookTooLong
 from gateway.plugins.collected import PluginCommand
@@ -72,7 +73,7 @@ class _Foreign:
         try:
             text: str = await self._calls.one(
                 self._callee,
-                lambda: handler(call.argument),
+                lambda: handler(whole_argument(call.record.text)),
                 SECONDS,
                 then=_in_words,
                 within=where.bound,

@@ -149,6 +149,12 @@ async def test_and_why(talk: Talk, answer: str) -> None:
     assert talk.rulings[0].startswith("denied by the user, who says: too risky. It was not done")
 
 
+async def test_and_why_at_length(talk: Talk) -> None:
+    await talk.say("go")
+    await talk.say(f"/deny {'far ' * 300}too risky")
+    assert "far too risky. It was not done" in talk.rulings[0]
+
+
 async def test_no_answer_is_a_no_and_is_said(talk: Talk) -> None:
     talk.asks("go", LS, LS)
     await talk.say("go")

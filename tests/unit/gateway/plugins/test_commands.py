@@ -63,6 +63,8 @@ async def test_it_gets_what_stands_behind_its_name(clock: FakeClock) -> None:
     assert await answer(rig, "/tidy the  attic") == "tidied the  attic"
     assert seen == [("the  attic", False)]
     assert await answer(rig, "/tidy@my_bot") == "tidied"
+    await answer(rig, f"/tidy {'many words ' * 300}")
+    assert seen[-1][0] == ("many words " * 300).strip()
     # It was never text for the model.
     assert rig.loop.seen == []
 
