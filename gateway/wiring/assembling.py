@@ -17,7 +17,6 @@ from agent.llm.background import in_daemon_thread
 from agent.llm.offline import OfflineModel
 from agent.llm.pictures import PictureLoader
 from agent.media.pictures import PictureMaker
-from agent.model_metadata import estimate_prefix_tokens
 from agent.ports import Clock, IdSource, LanguageModel
 from agent.store_ports import Store
 from gateway import texts
@@ -32,9 +31,6 @@ from gateway.forgetting.retention import retention
 from gateway.intake.pairing_office import PairingOffice
 from gateway.jobs.house import HouseMaker
 from gateway.jobs.office import JobOffice
-from gateway.monitoring.http import HttpFace, HttpSettings
-from gateway.monitoring.metrics import Metrics
-from gateway.monitoring.self_report import SelfReport
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform, PlatformState
 from gateway.reloading import Reloads
@@ -44,7 +40,6 @@ from gateway.supervisor import Supervisor
 from gateway.turns.enclosures import Enclosures
 from gateway.wiring.answering import (
     Answering,
-    Background,
     build_answering,
     build_background,
     build_books,
@@ -56,8 +51,14 @@ from gateway.wiring.ground import Ground
 from gateway.wiring.jobs import build_jobs, build_resets
 from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
 from gateway.wiring.mcp import let_go as let_go_of_servers
-from gateway.wiring.models import build_model, check_model, missing_native
-from gateway.wiring.overview import TakeCensus, build_overview
+from gateway.wiring.models import build_model, check_model
+from gateway.wiring.overview import (
+    TakeCensus,
+    build_http,
+    build_overview,
+    build_report,
+    feed_metrics,
+)
 from gateway.wiring.platforms import (
     build_platforms,
     build_policies,
@@ -69,8 +70,6 @@ from gateway.wiring.store_care import Night, look_before_opening
 from gateway.wiring.surroundings import Surroundings
 from gateway.wiring.talking import (
     Erasing,
-    Inward,
-    Outward,
     build_console,
     build_inward,
     build_outward,
@@ -80,7 +79,6 @@ from gateway.wiring.talking import (
 from storage.sqlite import open_store
 
 if TYPE_CHECKING:
-    from gateway.mcp.servers import McpServers
     from gateway.wiring.plugins import Plugins
 
 log = logging.getLogger(__name__)
@@ -174,7 +172,7 @@ def assemble(
     answering = build_answering(ground, model, books, attachments, pictures)
     background = build_background(ground, answering, books)
     mcp = build_servers(servers, ground, answering.tools, attachments, pictures)
-    report = _report(ground, answering, model, mcp)
+    report = build_report(ground, answering, model, mcp)
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
     outward = build_outward(ground, serving, works=lambda name: _works(supervisor, name))
@@ -216,7 +214,7 @@ def assemble(
         without_signs={CONSOLE},
     )
     jobs = build_jobs(ground, answering, inward, outward, serving, resets, house_makers)
-    _watch(books.metrics, inward, outward, background, supervisor)
+    feed_metrics(books.metrics, inward, outward, background, supervisor)
     overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)
     report.say_at_start(policies)
@@ -239,7 +237,7 @@ def assemble(
             drain_seconds=lambda: ground.now.gateway.drain_seconds,
             ahead=background.ahead,
             micro=background.micro,
-            http=_http(config),
+            http=build_http(config),
             metrics=books.metrics,
             warm_up=partial(_warm_up, model, answering, tidy_files),
             overview=overview,
@@ -287,46 +285,6 @@ async def _plugins(
 def _files_of(plugins: Plugins | None) -> tuple[Path, ...]:
     """What a backup should take along for them."""
     return plugins.providers.backup_paths if plugins is not None else ()
-
-
-# --- the parts, in the order in which they are made -----------------------------------------------
-
-
-def _report(
-    ground: Ground, answering: Answering, model: LanguageModel, mcp: McpServers | None
-) -> SelfReport:
-    return SelfReport(
-        lambda: ground.now,
-        model=model.name,
-        book=answering.book,
-        triggers=answering.factory.triggers,
-        prefix_tokens=lambda: estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
-        image_tokens=answering.image_tokens.of,
-        missing_native=lambda: missing_native(model),
-        plugins=ground.plugins,
-        tool_servers=mcp,
-    )
-
-
-def _watch(
-    metrics: Metrics,
-    inward: Inward,
-    outward: Outward,
-    background: Background,
-    supervisor: Supervisor,
-) -> None:
-    metrics.watch(
-        waiting=lambda: inward.lanes.counts()[1],
-        running=lambda: inward.lanes.counts()[0],
-        owed=lambda: outward.delivery.under_way,
-        prepared=lambda: background.ahead.counts,
-        platforms=lambda: {n: s.state.value for n, s in supervisor.status.items()},
-    )
-
-
-def _http(config: Config) -> HttpFace:
-    http = config.gateway.http
-    return HttpFace(HttpSettings(http.host, http.port, tuple(http.allowed_hosts)))
 
 
 async def _warm_up(

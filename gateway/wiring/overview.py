@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agent.census import Census
 from agent.jobs.ports import JobStore
+from agent.model_metadata import estimate_prefix_tokens
+from agent.ports import LanguageModel
 from gateway.backups.shelf import kept
+from gateway.config.models import Config
+from gateway.monitoring.http import HttpFace, HttpSettings
+from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.overview import Overview
+from gateway.monitoring.self_report import SelfReport
 from gateway.monitoring.sources import JobFacts, Sources
 from gateway.monitoring.stalls import LoopWatch, patience_for
 from gateway.monitoring.upkeep_metrics import upkeep_metrics
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
-from gateway.wiring.answering import Books
+from gateway.wiring.answering import Answering, Background, Books
 from gateway.wiring.ground import Ground
-from gateway.wiring.talking import Inward
+from gateway.wiring.models import missing_native
+from gateway.wiring.talking import Inward, Outward
+
+if TYPE_CHECKING:
+    from gateway.mcp.servers import McpServers
 
 TakeCensus = Callable[[float, float], Awaitable[Census]]
 
@@ -56,6 +67,46 @@ def build_overview(
     )
     books.metrics.add(upkeep_metrics(overview, watch, lambda: ground.reloads.counts))
     return overview
+
+
+def build_report(
+    ground: Ground, answering: Answering, model: LanguageModel, mcp: McpServers | None
+) -> SelfReport:
+    """What it says of itself, at the start and when asked."""
+    return SelfReport(
+        lambda: ground.now,
+        model=model.name,
+        book=answering.book,
+        triggers=answering.factory.triggers,
+        prefix_tokens=lambda: estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
+        image_tokens=answering.image_tokens.of,
+        missing_native=lambda: missing_native(model),
+        plugins=ground.plugins,
+        tool_servers=mcp,
+    )
+
+
+def feed_metrics(
+    metrics: Metrics,
+    inward: Inward,
+    outward: Outward,
+    background: Background,
+    supervisor: Supervisor,
+) -> None:
+    """What the metrics ask whenever they are read."""
+    metrics.watch(
+        waiting=lambda: inward.lanes.counts()[1],
+        running=lambda: inward.lanes.counts()[0],
+        owed=lambda: outward.delivery.under_way,
+        prepared=lambda: background.ahead.counts,
+        platforms=lambda: {n: s.state.value for n, s in supervisor.status.items()},
+    )
+
+
+def build_http(config: Config) -> HttpFace:
+    """Where others look."""
+    http = config.gateway.http
+    return HttpFace(HttpSettings(http.host, http.port, tuple(http.allowed_hosts)))
 
 
 async def _job_facts(store: JobStore) -> JobFacts:
