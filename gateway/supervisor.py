@@ -151,7 +151,7 @@ class Supervisor:
             if error is None:
                 log.info("platform ended", extra={"platform": charge.name})
                 charge.ended = True
-                self._set(charge, PlatformState.RUNNING, "ended")
+                self._set(charge, PlatformState.RUNNING, "its input has ended")
                 return
             self._no_longer_running(charge)
             if charge.proven:

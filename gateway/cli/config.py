@@ -131,7 +131,7 @@ def _check(
         *unavailable(config),
         *(f"{line} in this environment" for line in missing),
         *(odd_secrets(secrets) or doubts_about(secrets, around.env)),
-        *unguarded(config, around.env, path),
+        *unguarded(config, around.env, path, home),
         *_about_plugins(config, around),
         *_about_mcp(config, around),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),

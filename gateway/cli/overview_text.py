@@ -104,7 +104,7 @@ def _jobs(found: Mapping[str, Any], now: float) -> str:
     if found["paused"]:
         words += f", {found['paused']:,} paused"
     if found["next_at"] is not None:
-        words += f", the next one at {when(found['next_at'])}"
+        words += f", the next one in {span(found['next_at'] - now)}"
     if found["failed"]:
         words += f"; the last run of {found['failed']:,} failed (`posthouse jobs`)"
     return words

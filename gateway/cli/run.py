@@ -55,6 +55,7 @@ NOTHING_LEFT = (
     "nothing left to do: no chat platform is configured and the console's input has ended; "
     "`posthouse init` sets one up, or start it in a terminal"
 )
+GOES_ON = "The chat here has ended; the gateway goes on, until Ctrl-C."
 GONE = """\
 The gateway went away. What it had taken is kept and will be answered;
 `posthouse chat` shows it."""
@@ -126,7 +127,8 @@ async def _serve(
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
     config, secrets = reading.config, reading.secrets
-    streams = standard_streams() if console else None
+    alone = only_console or not enabled_platforms(config, secrets)
+    streams = standard_streams("" if alone else GOES_ON) if console else None
     around = Surroundings(
         source.home,
         secrets,
@@ -145,8 +147,7 @@ async def _serve(
     finally:
         if streams is not None:
             streams.leave()
-    alone = not only_console and not enabled_platforms(config, secrets)
-    if alone and streams is not None and streams.in_turns and streams.at_end:
+    if alone and not only_console and streams is not None and streams.in_turns and streams.at_end:
         log.warning(NOTHING_LEFT)
     return code
 

@@ -35,9 +35,9 @@ from gateway.service.installed import (
 from gateway.service.unit import SERVICE, UNITS, Layout, home_name, odd_paths
 
 NO_SYSTEMD = """\
-systemd does not run here, so there is nothing to install into. `posthouse run` under any other
-supervisor does the same work: it ends cleanly at SIGTERM; start it again after exit code 75 and
-after crashes, and leave it alone after 73 and 78."""
+systemd does not run here, so there is no service of it. `posthouse run` under any other supervisor
+does the same work: it ends cleanly at SIGTERM; start it again after exit code 75 and after crashes,
+and leave it alone after 73 and 78."""
 NOT_ROOT = "this changes the system's services: say it as root (`sudo {program} service {action}`)"
 ELSEWHERE = """\
 the service has a user of its own, and that one could not run this posthouse:
@@ -91,7 +91,7 @@ def _install(arguments: argparse.Namespace) -> int:
     if problem:
         out(NO_TOOLS.format(problem=problem))
     changed = any(isinstance(s, WriteFile | RemoveFile) for s in steps)
-    out(_next(layout, places, changed=changed, started=arguments.now))
+    out(_next(layout, places, wanted.source, changed=changed, started=arguments.now))
     return exits.OK
 
 
@@ -183,8 +183,12 @@ def _compile(layout: Layout) -> None:
                 compiled.chmod(0o644)
 
 
-def _next(layout: Layout, places: Places, *, changed: bool, started: bool) -> str:
+def _next(
+    layout: Layout, places: Places, source: Path | None, *, changed: bool, started: bool
+) -> str:
     lines = ["", "posthouse is installed." if changed else "posthouse was installed already."]
+    if source is not None:
+        lines.append(f"{source} is as it was: no gateway may run there any more; delete it later.")
     folders = places.credentials, places.at(layout.real_home) / "secrets"  # ADR 66
     missing = [n for n in SECRET_NAMES[:3] if not any((f / n).exists() for f in folders)]
     if missing:

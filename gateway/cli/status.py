@@ -19,6 +19,9 @@ from gateway.config.loading import load_config
 from gateway.control import ANSWER_SECONDS, NotAnswering, ask, socket_path
 
 NOT_RUNNING = "not running"
+_START_SERVICE = """\
+start it with `systemctl start posthouse`; `systemctl status posthouse` and `posthouse service logs`
+say why it is not"""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         out(json.dumps(answer, ensure_ascii=False))
     else:
-        out(as_text(answer, home.reason, SystemClock().now()))
+        out(as_text(answer, home, SystemClock().now()))
     return exits.OK if answer["ready"] else exits.FAILED
 
 
@@ -80,11 +83,11 @@ def ask_daemon(
     return answer
 
 
-def as_text(answer: dict[str, Any], reason: str, now: float) -> str:
-    """For people."""
+def as_text(answer: dict[str, Any], home: Home, now: float) -> str:
+    """For people. ``home``: where it was looked for."""
     state = answer.get("reason") or state_of(answer)
     found = [f"posthouse {plain(answer['version'])}: {state}"]
-    found.append(f"home: {plain(answer['home'])} ({reason})")
+    found.append(f"home: {plain(answer['home'])} ({home.reason})")
     found += [f"{plain(k)}: {plain(v)}" for k, v in answer.get("details", {}).items()]
     found += [f"{subject}: {words}" for subject, words in lines(answer, now)]
     platforms = [
@@ -94,7 +97,7 @@ def as_text(answer: dict[str, Any], reason: str, now: float) -> str:
     if platforms:
         found += ["", table(("PLATFORM", "STATE", "REASON"), platforms)]
     if answer.get("reason") == NOT_RUNNING:
-        found.append("start it with `posthouse run`")
+        found.append(_START_SERVICE if home.is_services else "start it with `posthouse run`")
     return "\n".join(found)
 
 

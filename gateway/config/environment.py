@@ -21,6 +21,7 @@ from gateway.config.secret_files import (
 )
 
 UNIT_PATH = Path("/etc/systemd/system/posthouse.service")
+_INSTALLED = "the installed unit"
 _TELEGRAM_TOKEN = re.compile(r"\d+:[\w-]+")
 _DISCORD_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
@@ -51,6 +52,11 @@ class Home:
 
     path: Path
     reason: str
+
+    @property
+    def is_services(self) -> bool:
+        """It is that of the installed service, whoever looks at it."""
+        return self.reason.startswith(_INSTALLED)
 
     @property
     def database(self) -> Path:
@@ -116,7 +122,7 @@ def find_home(env: Mapping[str, str], unit_path: Path = UNIT_PATH) -> Home:
         return Home(Path(env["STATE_DIRECTORY"].split(":")[0]), "STATE_DIRECTORY")
     installed = _home_of_unit(unit_path)
     if installed is not None:
-        return Home(installed, f"the installed unit {unit_path.name}")
+        return Home(installed, f"{_INSTALLED} {unit_path.name}")
     return Home(Path(env.get("HOME") or "~").expanduser() / ".posthouse", "the default")
 
 
@@ -275,7 +281,16 @@ def _secret(env: Mapping[str, str], name: str, home_folder: Path | None = None) 
     return value
 
 
-def unguarded(config: Config, env: Mapping[str, str], file: Path | None) -> list[str]:
-    """One line for each file of ours that others can read or write, and should not."""
+def unguarded(
+    config: Config, env: Mapping[str, str], file: Path | None, home: Home | None = None
+) -> list[str]:
+    """One line for each file of ours that others can read or write, and should not.
+
+    ``home``: that of the gateway which reads them; None: it is this process.
+    """
     names = dict.fromkeys([*SECRET_NAMES, *references(config)])
-    return [*open_to_others(env, names), *(about_config_file(file) if file is not None else [])]
+    reader = os.geteuid()
+    if home is not None and home.is_services and home.path.exists():
+        reader = home.path.stat().st_uid  # root looks at what the service's own user reads
+    about_file = about_config_file(file, reader) if file is not None else []
+    return [*open_to_others(env, names), *about_file]

@@ -107,8 +107,11 @@ def open_to_others(env: Mapping[str, str], names: Iterable[str]) -> list[str]:
     return lines
 
 
-def about_config_file(path: Path) -> list[str]:
-    """The same for config.yaml: whoever writes it says who may talk, and what may be run."""
+def about_config_file(path: Path, reader: int) -> list[str]:
+    """The same for config.yaml: whoever writes it says who may talk, and what may be run.
+
+    ``reader``: the user as whom the gateway reads it.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -117,7 +120,7 @@ def about_config_file(path: Path) -> list[str]:
     if found.st_mode & 0o002:
         mode = f"{found.st_mode & 0o7777:04o}"
         lines.append(f"{path}: everybody can write it (mode {mode}); close it: chmod o-w {path}")
-    if found.st_uid not in (0, os.geteuid()):
+    if found.st_uid not in (0, reader):
         lines.append(
             f"{path}: belongs to another user (id {found.st_uid}), who can write anything into it"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def _rights(said: Said, path: Path) -> None:
     if os.geteuid() not in (0, facts.st_uid):
         said.problem(
             f"it belongs to {owner}, and you are {_name_of(os.geteuid())}",
-            f"ask as that user (sudo -u {owner} posthouse doctor), or as root",
+            f"ask as that user (sudo -u '#{facts.st_uid}' posthouse doctor), or as root",
         )
         return
     if os.statvfs(path).f_flag & os.ST_RDONLY:
@@ -76,13 +77,16 @@ def _rights(said: Said, path: Path) -> None:
         names = ", ".join(sorted(strange)[:3])
         said.warning(
             f"some of it belongs to somebody else than the folder does: {names}",
-            f"chown -R {owner}: {path}",
+            f"chown -R --reference={path}/. {path}/.",  # a service's is behind a link
         )
 
 
 def _is_strange(entry: Path, owner: int) -> bool:
     try:
-        return not entry.is_symlink() and entry.lstat().st_uid != owner
+        facts = entry.lstat()
+        # systemd makes the socket of the tools, as root; what is asked there is what it is for.
+        passed_over = stat.S_ISLNK(facts.st_mode) or stat.S_ISSOCK(facts.st_mode)
+        return not passed_over and facts.st_uid != owner
     except FileNotFoundError:  # the gateway at work
         return False
 

@@ -56,12 +56,16 @@ class StandardStreams:
         *,
         prompt: TextIO | None = None,
         to_terminal: bool = False,
+        farewell: str = "",
     ) -> None:
         """``prompt``: where to show that a line is expected; None: nowhere (a pipe).
+
+        ``farewell``: what to say there once nothing more is read.
 
         ``to_terminal``: answers may quote what others wrote, and must not steer it.
         """
         self._to_terminal = to_terminal
+        self._farewell = farewell
         self._source = source
         self._input: InputPump | None = None
         self._output = OutputPump(sink)
@@ -91,6 +95,8 @@ class StandardStreams:
             data = await self._input.chunk()
             if not data:
                 self.leave()  # an end of input moves no cursor
+                if self._farewell:
+                    self._write(f"{self._farewell}\n")
             for line in self._splitter.feed(data) if data else self._splitter.end():
                 self._asked = False  # Enter was pressed behind the prompt
                 yield line
@@ -127,7 +133,7 @@ class StandardStreams:
                 self._prompt.flush()
 
 
-def standard_streams() -> StandardStreams:
+def standard_streams(farewell: str = "") -> StandardStreams:
     """Of this process; with a prompt if a person sits there. No input at all is one at its end."""
     # Unbuffered: a thread that waits in a buffered read holds a lock that makes the interpreter
     # abort at its end.
@@ -137,4 +143,5 @@ def standard_streams() -> StandardStreams:
         io.FileIO(1, "wb", closefd=False),
         prompt=sys.stderr if there and sys.stdin.isatty() else None,
         to_terminal=sys.stdout is not None and sys.stdout.isatty(),
+        farewell=farewell,
     )

@@ -129,6 +129,11 @@ def test_a_configuration_that_others_can_write(tmp_path: Path) -> None:
         os.chown(path, 12345, -1)
         (line,) = unguarded(Config(), {}, path)
         assert "belongs to another user (id 12345)" in line
+        # The service has a user of its own, and root asks about what is that one's.
+        os.chown(tmp_path, 12345, -1)
+        services = Home(tmp_path, "the installed unit posthouse.service")
+        assert not unguarded(Config(), {}, path, services)
+        assert unguarded(Config(), {}, path, Home(tmp_path, "POSTHOUSE_HOME"))
 
 
 # --- what is shown

@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 
 from gateway.cli.overview_text import lines, size, span
-from gateway.cli.status import as_text
+from gateway.cli.status import NOT_RUNNING, as_text
 from gateway.cli.top import GONE
 from gateway.cli.top_view import NARROW, picture
+from gateway.config.environment import Home, find_home
 from gateway.control import ControlServer, send_line
 
 ROOT = Path(__file__).parents[3]
@@ -164,7 +165,7 @@ def test_nothing_is_at_work_and_the_store_is_silent() -> None:
 
 
 def test_status_in_words() -> None:
-    shown = as_text(deepcopy(ANSWER), "the default", NOW)
+    shown = as_text(deepcopy(ANSWER), Home(Path("/x"), "the default"), NOW)
     for words in (
         "posthouse 1.2.3: degraded: discord retrying for 12 s: no route",
         "up for: 1 d 3 h",
@@ -174,7 +175,7 @@ def test_status_in_words() -> None:
         "compressions: 3 since the start; the last one compressed (90,000 to 20,000 tokens) 1 min",
         "1 conversation cooling down after a failure",
         "cache share: 83% of what turns read came from it",
-        "jobs: 3 active, 1 paused, the next one at ",
+        "jobs: 3 active, 1 paused, the next one in 1 min 00 s",
         "memory: 112.0 MB (-1.0 MB since ready)",
         "event loop: late by 3 ms at the most in 99 of 100 looks (at worst 40 ms); it stood still",
         "database: 12.0 MB, its log 512.0 kB",
@@ -187,10 +188,21 @@ def test_status_in_words() -> None:
     assert "\nforged: line" not in shown
 
 
+def test_what_does_not_run_is_started_by_what_runs_it(tmp_path: Path) -> None:
+    """`posthouse run` by root, in the service's home, would be another gateway than that one."""
+    unit = tmp_path / "posthouse.service"
+    unit.write_text("[Service]\nStateDirectory=bots\n")
+    services, own = find_home({}, unit), find_home({"HOME": "/h"}, tmp_path / "none")
+    silent = ANSWER | {"reason": NOT_RUNNING, "platforms": {}}
+    assert "`systemctl start posthouse`" in as_text(silent, services, NOW)
+    assert "posthouse run" not in as_text(silent, services, NOW)
+    assert as_text(silent, own, NOW).endswith("start it with `posthouse run`")
+
+
 def test_a_daemon_of_before_says_less() -> None:
     old = {k: ANSWER[k] for k in ("home", "version", "ready", "platforms", "details")}
     assert list(lines(old, NOW)) == []
-    assert as_text(old, "x", NOW).startswith("posthouse 1.2.3: ready\n")
+    assert as_text(old, Home(Path("/x"), "x"), NOW).startswith("posthouse 1.2.3: ready\n")
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,16 @@ async def test_answers_are_the_only_thing_on_the_output() -> None:
     await platform.close()
 
 
+async def test_whoever_ends_the_chat_is_told_what_goes_on() -> None:
+    sink, prompt = io.BytesIO(), io.StringIO()
+    streams = StandardStreams(io.BytesIO(b""), sink, prompt=prompt, farewell="it goes on")
+    await make(streams).run(RecordingIntake(), Reports())
+    assert prompt.getvalue() == "> \nit goes on\n"
+    piped = StandardStreams(io.BytesIO(b""), sink, farewell="it goes on")
+    await make(piped).run(RecordingIntake(), Reports())
+    assert sink.getvalue() == b""
+
+
 async def test_the_prompt_never_stands_before_an_answer_or_behind_the_end() -> None:
     class Screen(io.BytesIO):
         def write_text(self, text: str) -> int:
