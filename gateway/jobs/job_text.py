@@ -11,6 +11,7 @@ LATE_SECONDS = 300.0
 """From here on it is said that a job is late."""
 NOT_ALLOWED = "whoever set it up may not use this bot here any more"
 PLATFORM_OFF = "its platform is switched off"
+BROKEN = "it can not be run; whoever runs this bot finds the reason in its log"
 
 
 def due_text(job: Job, due_at: float) -> str:

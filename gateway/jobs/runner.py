@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from agent.errors import StoreError
 from agent.jobs import schedules
@@ -146,31 +147,28 @@ class JobRunner:
     async def _let_run(self, job: Job, now: float) -> None:
         try:
             schedules.checked(job.schedule)  # the machine's zones may be others by now
-            fired = await self._store.fire_job(job.id, await self._decided(job, now))
-            if fired is not None:
-                await self._hand_over(fired)
+            why = await self._why_not(job, now)
+            firing = refused(job, now, why) if why else await self._decided(job, now)
+            fired = await self._store.fire_job(job.id, firing)
+            if fired is None:
+                return
+            await self._hand_over(fired)
+            if why == job_text.NOT_ALLOWED:
+                await self._pause(fired.job, why)
         except StoreError:
             raise
         except JobRefused as exc:
             await self._pause(job, str(exc))
-        except Exception as exc:  # the supervised border: the others go on, and it is not tried on
+        except Exception:  # the supervised border: the others go on, and it is not tried on
             log.exception("a job can not be run", extra=_facts(job))
-            await self._pause(job, repr(exc)[:200])
+            await self._pause(job, job_text.BROKEN)
 
     async def _decided(self, job: Job, now: float) -> Firing:
+        """For one that may run."""
         assert job.next_run_at is not None
-        why = await self._why_not(job, now)
-        if why == job_text.NOT_ALLOWED:
-            await self._shut_out(job, now, why)
-        if why:
-            return refused(job, now, why)
-        ran = await self._store.ran_between(job.id, job.next_run_at, now)
-        firing = firing_of(job, now, ran)
+        firing = firing_of(job, now, await self._store.ran_between(job.id, job.next_run_at, now))
         if firing.run_at is not None and now - firing.run_at >= job_text.LATE_SECONDS:
-            text = job_text.late(job, firing.run_at)
-            return Firing(
-                firing.expected_run_at, firing.run_at, firing.misses, firing.next_run_at, text
-            )
+            return replace(firing, text=job_text.late(job, firing.run_at))
         return firing
 
     async def _why_not(self, job: Job, now: float) -> str:
@@ -182,14 +180,6 @@ class JobRunner:
         asked = message_of(record_for(job, now, now))
         verdict = await self._gate.decide_again(asked)
         return "" if verdict.allowed else job_text.NOT_ALLOWED
-
-    async def _shut_out(self, job: Job, now: float, why: str) -> None:
-        """Its owner may not use the bot there any more: missed, paused, said where it is heard."""
-        fired = await self._store.fire_job(job.id, refused(job, now, why))
-        if fired is None:
-            return
-        await self._hand_over(fired)
-        await self._pause(fired.job, why)
 
     async def _pause(self, job: Job, why: str) -> None:
         log.warning("job paused", extra={**_facts(job), "reason": why})

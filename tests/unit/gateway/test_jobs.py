@@ -443,6 +443,19 @@ async def test_a_zone_that_is_gone_pauses_its_job_alone(rig: JobRig) -> None:
     assert await rig.ledger(other) == [("done", 1)]
 
 
+async def test_a_job_that_trips_over_a_bug_of_ours_is_paused_in_words(clock: FakeClock) -> None:
+    class Buggy(MemoryStore):
+        async def ran_between(self, job_id: str, first: float, last: float) -> Any:
+            raise KeyError("no such thing")
+
+    rig = JobRig(clock, store=Buggy(clock, SequentialIds()))
+    await rig.start()
+    job = await rig.add()
+    await rig.go(HOUR + 1)
+    assert ((await rig.job(job)).state, (await rig.job(job)).reason) == ("paused", job_text.BROKEN)
+    assert rig.platform.texts() == [job_text.paused(job, job_text.BROKEN)]
+
+
 # --- the house ----------------------------------------------------------------------------------
 
 
