@@ -85,7 +85,7 @@ class LineFormatter(logging.Formatter):
         if stack:
             line["exception"] = stack
         try:
-            text = json.dumps(line, ensure_ascii=False, default=str)
+            text = json.dumps(line, ensure_ascii=False, default=_text)
         except (TypeError, ValueError, RecursionError):  # keys of a dict, a circle
             plain = {str(k): cut(self._redact(_text(v))) for k, v in line.items()}
             text = json.dumps(plain, ensure_ascii=False)
@@ -113,7 +113,7 @@ def message_of(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001 - arguments of others, with code of others
-        return f"{record.msg!s} [its arguments do not fit: {type(error).__name__}]"
+        return f"{_text(record.msg)} [its arguments do not fit: {type(error).__name__}]"
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

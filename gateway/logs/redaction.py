@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ _SHORTEST_PIECE = 10
 """Of what stands for a secret in another form: its beginning or end may be cut by neighbours."""
 _SHORTEST_HALF = 20
 _SHORTEST_UNKNOWN = 12
+_BY_PERCENT = re.compile("%[0-9A-F]{2}")
 _NAMES = re.compile(r"(?i)(?:^|_)(?:api_?key|key|token|secret|password|passwd|pass)$")
 
 
@@ -48,13 +50,19 @@ def named_like_secrets(env: Mapping[str, str]) -> list[str]:
 def _forms(secret: str) -> Iterator[str]:
     yield secret
     yield from _halves(secret)
-    yield quote(secret, safe="")
-    yield quote(secret)
-    yield quote_plus(secret)
-    yield quote(secret, safe="").replace("%3A", "%3a")
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    for one in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield one
+        yield _BY_PERCENT.sub(lambda found: found[0].lower(), one)
+        yield quote(one, safe="")  # a URL within a URL
+    for one in (json.dumps(secret), json.dumps(secret, ensure_ascii=False)):
+        yield one[1:-1]
+        yield one[1:-1].replace("/", "\\/")  # as PHP and others write it
+        yield json.dumps(one[1:-1])[1:-1]  # a body within a body
+    raw = secret.encode("utf-8", "surrogatepass")
     yield repr(secret)[1:-1]
+    yield repr(raw)[2:-1]
+    yield html.escape(secret)
+    yield raw.hex()
     yield from _inside_base64(secret)
 
 

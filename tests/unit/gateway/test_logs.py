@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import base64
+import html
 import io
 import json
 import logging
@@ -66,6 +67,15 @@ FORMS = {
     "in a URL": f"https://x/bot{quote(TOKEN, safe='')}/getMe",
     "in a URL, lower case": f"https://x/bot{TOKEN.replace(':', '%3a')}/getMe",
     "without its id": f"token {TOKEN.partition(':')[2]}",
+    "in a URL, in a URL": f"https://x/?to={quote(quote(ODD_KEY, safe=''), safe='')}",
+    "in a URL, all in lower case": re.sub(
+        "%..", lambda found: found[0].lower(), f"https://x/{quote(ODD_KEY, safe='')}"
+    ),
+    "in JSON, in JSON": json.dumps({"body": json.dumps({"key": ODD_KEY})}),
+    "in JSON of PHP": json.dumps({"key": ODD_KEY}).replace("/", "\\/"),
+    "in HTML": f"<p>{html.escape(ODD_KEY)}</p>",
+    "in bytes as Python shows them": repr(ODD_KEY.encode()),
+    "in hex": TOKEN.encode().hex(),
     "in JSON": json.dumps({"key": ODD_KEY}),
     "in JSON, letters as they are": json.dumps({"key": ODD_KEY}, ensure_ascii=False),
     "as Python shows it": repr({"key": ODD_KEY}),
@@ -191,12 +201,14 @@ def test_what_can_not_be_put_together_shows_nothing(
     log.info("only %s", TOKEN, TOKEN)
     log.info("only %d", TOKEN)
     log.info("nasty %s", Nasty(), extra={"field": Nasty()})
+    log.info(Nasty())
+    log.info("nasty field", extra={"field": Nasty()})
     circle: dict[Any, Any] = {"token": TOKEN, (1, 2): 3}
     circle["self"] = circle
     log.info("circle", extra={"field": circle})
     log.info("after")
     shown = stream.getvalue()
-    assert len(shown.splitlines()) == 5
+    assert len(shown.splitlines()) == 7
     assert "do not fit" in shown
     said = capfd.readouterr()
     assert TOKEN not in shown + said.out + said.err
