@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gateway.cli.output import plain
 from gateway.doctor.ground import Ground
-from gateway.doctor.kept_secrets import source_of
 from gateway.probing.discord import DiscordBot, ask_bot
 from gateway.probing.web import Refused, Unreachable
 from gateway.setup.people import ask_ids
 from gateway.setup.talk import Talk
+from gateway.setup.tokens import ask_token
 from gateway.setup.wishes import DISCORD_TOKEN, Wishes, as_numbers
 
 _WHERE = """\
@@ -23,12 +23,21 @@ def ask_discord(talk: Talk, ground: Ground, api_base: str, *, offline: bool) -> 
         "\n2. Discord\n"
         "   At https://discord.com/developers/applications: New Application, then Bot, Reset Token."
     )
-    found = _token(talk, ground, api_base, offline=offline)
+    found = ask_token(
+        talk,
+        ground,
+        DISCORD_TOKEN,
+        "Discord",
+        there=ground.secrets.discord_bot_token,
+        tried=None if offline else lambda token: ask_bot(api_base, token),
+        refused="Reset Token on the page Bot makes a new one.",
+    )
     if found is None:
         return Wishes()
-    token, bot, is_new = found
+    bot = found.bot
     if bot is not None:
-        bot = _with_intent(talk, api_base, token, bot)
+        talk.say(f"   That is {plain(bot.name)}.")
+        bot = _with_intent(talk, api_base, found.text, bot)
         if not bot.servers:
             talk.say(f"   It is in no server yet. Invite it:\n   {bot.invitation}")
     owner = bot.owner if bot is not None else None
@@ -41,39 +50,7 @@ def ask_discord(talk: Talk, ground: Ground, api_base: str, *, offline: bool) -> 
         finder=(lambda: _owner(talk, owner)) if owner else None,
         groups_allowed=False,
     )
-    secrets = {DISCORD_TOKEN: token} if is_new else {}
-    return Wishes(secrets, {"discord.allow_from": as_numbers(people)})
-
-
-def _token(
-    talk: Talk, ground: Ground, api_base: str, *, offline: bool
-) -> tuple[str, DiscordBot | None, bool] | None:
-    there = ground.secrets.discord_bot_token
-    where, file = source_of(ground, DISCORD_TOKEN)
-    hint = f"Enter: the one from {where}" if there else "Enter: no Discord"
-    while True:
-        typed = talk.secret(f"   Token; {hint}").removeprefix("Bot ")
-        token = typed or there
-        if not token:
-            return None
-        is_new = bool(typed) or file is None
-        if offline:
-            return token, None, is_new
-        try:
-            bot = ask_bot(api_base, token)
-        except Refused:
-            talk.say(
-                "   Discord does not know this token. Reset Token on the page Bot makes a new one."
-            )
-            there, hint = None, "Enter: no Discord"
-            continue
-        except Unreachable as exc:
-            talk.say(f"   Discord can not be reached: {exc}.")
-            if talk.sure("   Keep the token untried?", default=False):
-                return token, None, is_new
-            continue
-        talk.say(f"   That is {plain(bot.name)}.")
-        return token, bot, is_new
+    return Wishes(found.to_keep, {"discord.allow_from": as_numbers(people)})
 
 
 def _with_intent(talk: Talk, api_base: str, token: str, bot: DiscordBot) -> DiscordBot:

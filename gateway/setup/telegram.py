@@ -6,11 +6,11 @@ import time
 
 from gateway.cli.output import plain
 from gateway.doctor.ground import Ground
-from gateway.doctor.kept_secrets import source_of
 from gateway.probing.telegram import Sender, TelegramBot, ask_bot, waiting_senders, webhook_of
 from gateway.probing.web import Refused, Unreachable
 from gateway.setup.people import ask_ids
 from gateway.setup.talk import Talk
+from gateway.setup.tokens import ask_token
 from gateway.setup.wishes import TELEGRAM_TOKEN, Wishes, as_numbers
 
 SEARCH_SECONDS = 120
@@ -27,58 +27,44 @@ def ask_telegram(talk: Talk, ground: Ground, base_url: str, *, offline: bool) ->
         "\n1. Telegram\n"
         "   In Telegram, write /newbot to @BotFather; it gives you a token (123456789:AA…)."
     )
-    found = _token(talk, ground, base_url, offline=offline)
+    found = ask_token(
+        talk,
+        ground,
+        TELEGRAM_TOKEN,
+        "Telegram",
+        there=ground.secrets.telegram_bot_token,
+        tried=None if offline else lambda token: _of(talk, base_url, token),
+        refused="Copy it whole, from @BotFather: /mybots.",
+    )
     if found is None:
         return Wishes()
-    token, bot, is_new = found
-    settings: dict[str, object] = {}
+    token, bot = found.text, found.bot
     kept = ground.config.telegram
     finder = None if bot is None or ground.runs else lambda: _find(talk, base_url, token, bot)
     people, groups = ask_ids(
         talk, _FIND, kept.allow_from, kept.allow_chats, finder=finder, groups_allowed=True
     )
-    settings["telegram.allow_from"] = as_numbers(people)
-    settings["telegram.allow_chats"] = as_numbers(groups)
-    return Wishes({TELEGRAM_TOKEN: token} if is_new else {}, settings)
+    settings = {
+        "telegram.allow_from": as_numbers(people),
+        "telegram.allow_chats": as_numbers(groups),
+    }
+    return Wishes(found.to_keep, settings)
 
 
-def _token(
-    talk: Talk, ground: Ground, base_url: str, *, offline: bool
-) -> tuple[str, TelegramBot | None, bool] | None:
-    """The token, whose it is (None: nobody could be asked), and whether it has to be stored."""
-    there = ground.secrets.telegram_bot_token
-    where, file = source_of(ground, TELEGRAM_TOKEN)
-    hint = f"Enter: the one from {where}" if there else "Enter: no Telegram"
-    while True:
-        typed = talk.secret(f"   Token; {hint}")
-        token = typed or there
-        if not token:
-            return None
-        # What is only in this shell's environment would not be found by a service.
-        is_new = bool(typed) or file is None
-        if offline:
-            return token, None, is_new
-        try:
-            bot = ask_bot(base_url, token)
-            webhook = webhook_of(base_url, token)
-        except Refused:
-            talk.say(
-                "   Telegram does not know this token. Copy it whole, from @BotFather: /mybots."
-            )
-            there, hint = None, "Enter: no Telegram"
-            continue
-        except Unreachable as exc:
-            talk.say(f"   Telegram can not be reached: {exc}.")
-            if talk.sure("   Keep the token untried?", default=False):
-                return token, None, is_new
-            continue
-        talk.say(f"   That is @{plain(bot.name)}.")
-        if webhook:
-            talk.say(
-                "   Another program has set a webhook for this bot. posthouse removes it when it "
-                "starts;\n   a program that still uses this bot would then get nothing more."
-            )
-        return token, bot, is_new
+def _of(talk: Talk, base_url: str, token: str) -> TelegramBot:
+    """Whose it is, and who else uses it.
+
+    Raises:
+        Refused, Unreachable: as `ask_bot`.
+    """
+    bot, webhook = ask_bot(base_url, token), webhook_of(base_url, token)
+    talk.say(f"   That is @{plain(bot.name)}.")
+    if webhook:
+        talk.say(
+            "   Another program has set a webhook for this bot. posthouse removes it when it "
+            "starts;\n   a program that still uses this bot would then get nothing more."
+        )
+    return bot
 
 
 def _find(talk: Talk, base_url: str, token: str, bot: TelegramBot) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import os
@@ -108,6 +109,14 @@ class Person:
     def presses(self, key: str) -> None:
         """Ctrl with a letter."""
         os.write(self._master, bytes([ord(key.upper()) - 64]))
+
+    async def interrupts(self) -> int:
+        """Ctrl-C, and its exit code. One that comes just before a read is seen behind that only."""
+        for _ in range(round(SECONDS / 4)):
+            self.presses("c")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return await asyncio.to_thread(self._process.wait, 4.0)
+        raise AssertionError(f"it goes on:\n{self.seen}")
 
     async def answers(self, *pairs: tuple[str, str]) -> None:
         """One after the other: wait for these words, type that."""

@@ -87,8 +87,7 @@ async def test_a_person_is_led_through_every_mistake(town: Town) -> None:
     async with town.person() as person:
         await person.answers((HIDDEN, wrong), (HIDDEN, ""))
         await person.sees("2. Discord")
-        person.presses("c")
-        assert await person.ends() == 130
+        assert await person.interrupts() == 130
         assert "Nothing was changed." in person.seen
         assert not town.home.exists()
 
@@ -157,8 +156,7 @@ async def test_ctrl_c_leaves_nothing_at_any_stage(town: Town, stage: str) -> Non
             await person.sees(name)
             await person.answers(*pairs)
         await person.sees(stage)
-        person.presses("c")
-        assert await person.ends() == 130
+        assert await person.interrupts() == 130
     assert not town.home.exists()
 
 
