@@ -89,8 +89,8 @@ LIFE = {
 }
 """What our client of the SDK listens to: nothing that a person does."""
 
-OTHERWISE = {"dispatch", "before_identify_hook"}
-"""What it does beside that: end quietly, and take its time to log in again."""
+OTHERWISE = {"dispatch", "before_identify_hook", "_look"}
+"""What it does beside that: end quietly, take its time to log in again, see whether all is there."""
 
 FRIEND, STRANGER = 111, 666
 HARMLESS = {
