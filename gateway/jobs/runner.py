@@ -186,10 +186,18 @@ class JobRunner:
         paused = await self._store.set_job(
             job.id, "paused", next_run_at=job.next_run_at, reason=why
         )
-        to = job.place.address
-        if paused is not None and self._gate.allows_chat(to.platform, to.bot_id, to.chat_id):
-            draft = OutboxDraft(to, job_text.paused(job, why), "notice")
+        if paused is not None and await self._is_heard(job):
+            draft = OutboxDraft(job.place.address, job_text.paused(job, why), "notice")
             self._delivery.hand_over([await self._store.owe(draft)])
+
+    async def _is_heard(self, job: Job) -> bool:
+        """Is there anybody at its place who may use the bot?"""
+        to = job.place.address
+        if self._gate.policy(to.platform) is None:
+            return False
+        if self._gate.allows_chat(to.platform, to.bot_id, to.chat_id):
+            return True
+        return not await self._why_not(job, self._clock.now())
 
     async def _hand_over(self, fired: Fired) -> None:
         _report(fired)

@@ -451,7 +451,7 @@ async def test_a_job_that_trips_over_a_bug_of_ours_is_paused_in_words(clock: Fak
     rig = JobRig(clock, store=Buggy(clock, SequentialIds()))
     await rig.start()
     job = await rig.add()
-    await rig.go(HOUR + 1)
+    await rig.go(DAY)
     assert ((await rig.job(job)).state, (await rig.job(job)).reason) == ("paused", job_text.BROKEN)
     assert rig.platform.texts() == [job_text.paused(job, job_text.BROKEN)]
 
