@@ -90,7 +90,7 @@ LIFE = {
 """What our client of the SDK listens to: nothing that a person does."""
 
 OTHERWISE = {"dispatch", "before_identify_hook", "_look"}
-"""What it does beside that: end quietly, take its time to log in again, see whether all is there."""
+"""What it does beside that: end quietly, take its time to log in, see whether all is there."""
 
 FRIEND, STRANGER = 111, 666
 HARMLESS = {
