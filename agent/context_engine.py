@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 MEMORY_CONTEXT_MAX_CHARS = 6000
@@ -236,6 +237,32 @@ class ContextEngine(ABC):
         self.last_completion_tokens = 0
         self.last_total_tokens = 0
         self.compression_count = 0
+
+    def on_forget_person(
+        self,
+        owner: str,
+        *,
+        conversation_ids: Sequence[str],
+        session_ids: Sequence[str],
+        **kwargs: Any,
+    ) -> bool | None:
+        """A person asked to be forgotten: erase what this engine keeps of them, on disk too.
+
+        Called on an instance that was made for it, serves no conversation and is dropped behind it;
+        those of the conversations concerned were shut down before. It may be called again for the
+        same person, after a crash or a failure. True: nothing of them is left. False, an exception
+        or a missed deadline (60 s): not now, it is tried again. None: this engine can not; whoever
+        asked is told so.
+
+        Args:
+            owner: ``platform:user id``.
+            conversation_ids: Conversations, as `on_session_start` calls them, that are this
+                person's alone: everything that was ever said there goes.
+            session_ids: All sessions of all conversations in which they had a part, their own and
+                those shared with others. Summaries over what they said there go, too.
+            kwargs: ``hermes_home``.
+        """
+        return None
 
     def update_model(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Protocol
 
 from agent.mail import Address, OutboxDraft, OutboxItem
@@ -108,6 +109,24 @@ class ForgetRequest:
         return replace(self, erased=erased, file_names=tuple(file_names))
 
 
+class Answer(StrEnum):
+    """What a plugin says of what it keeps of a person."""
+
+    ERASED = "erased"
+    KEEPS = "keeps"
+    """It can not erase one person."""
+    FAILED = "failed"
+    """It can, and could not now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAnswer:
+    """By which plugin."""
+
+    name: str
+    answer: Answer
+
+
 @dataclass(frozen=True, slots=True)
 class Cleared:
     """What retention took away in one step."""
@@ -139,6 +158,10 @@ class Forgetting(Protocol):
 
     async def forgetting(self) -> list[ForgetRequest]:
         """Who is being forgotten, and is not forgotten yet."""
+        ...
+
+    async def sessions_of(self, conversation_ids: Sequence[str]) -> tuple[str, ...]:
+        """Ids of all sessions of these conversations, those that have ended too."""
         ...
 
     async def erase(self, owner: str) -> ForgetRequest:

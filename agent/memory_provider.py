@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -113,6 +114,31 @@ class MemoryProvider(ABC):
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
     ) -> None:
         """Another agent has finished a task for this one."""
+
+    def on_forget_person(
+        self,
+        owner: str,
+        *,
+        conversation_ids: Sequence[str],
+        session_ids: Sequence[str],
+        **kwargs: Any,
+    ) -> bool | None:
+        """A person asked to be forgotten: erase what is remembered of them, wherever it is kept.
+
+        Called on an instance that was made for it, on which `initialize` was not called; those of
+        the conversations concerned were shut down before, what waited for them was let go. It may
+        be called again for the same person. True: nothing of them is left. False, an exception or a
+        missed deadline (60 s): not now, it is tried again. None: this provider can not; whoever
+        asked is told so.
+
+        Args:
+            owner: ``platform:user id``.
+            conversation_ids: Conversations, as `initialize` calls them (``gateway_session_key``),
+                that are this person's alone.
+            session_ids: All sessions of all conversations in which they had a part.
+            kwargs: ``hermes_home``.
+        """
+        return None
 
     def shutdown(self) -> None:
         """Finish what is queued and let go; the process ends."""

@@ -68,6 +68,14 @@ def forgetting(db: sessions.Reader) -> list[ForgetRequest]:
     return [ForgetRequest.loaded(row[0]) for row in db.execute(query, (f"{_MARK}*",))]
 
 
+def sessions_of(db: sessions.Reader, conversation_ids: Sequence[str]) -> tuple[str, ...]:
+    query = (
+        "SELECT id FROM sessions WHERE conversation_id IN (SELECT value FROM json_each(?))"
+        " ORDER BY id"
+    )
+    return tuple(row[0] for row in db.execute(query, (json.dumps(list(conversation_ids)),)))
+
+
 def erase(tx: Transaction, owner: str) -> ForgetRequest:
     owner = clean(owner)
     request = _mark(tx, owner)

@@ -513,6 +513,9 @@ class MemoryStore:
     async def forgetting(self) -> list[ForgetRequest]:
         return self._forgetting.marks()
 
+    async def sessions_of(self, conversation_ids: Sequence[str]) -> tuple[str, ...]:
+        return self._forgetting.sessions_of(conversation_ids)
+
     async def erase(self, owner: str) -> ForgetRequest:
         return self._forgetting.erase(owner)
 

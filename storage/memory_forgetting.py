@@ -78,6 +78,10 @@ class MemoryForgetting:
             conversation_ids=ids,
         )
 
+    def sessions_of(self, conversation_ids: Sequence[str]) -> tuple[str, ...]:
+        segments = (s for one in conversation_ids for s in self._tables.segments_of(one))
+        return tuple(sorted(segment.session.id for segment in segments))
+
     def _own(self, owner: str) -> list[Conversation]:
         return [
             c for c in self._tables.conversations.values() if c.owner == owner and self._alone(c)

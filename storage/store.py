@@ -537,6 +537,9 @@ class SqlStore(SqlArchive):
     async def forgetting(self) -> list[ForgetRequest]:
         return await self._quick.read(forgetting.forgetting)
 
+    async def sessions_of(self, conversation_ids: Sequence[str]) -> tuple[str, ...]:
+        return await self._reading.read(forgetting.sessions_of, conversation_ids)
+
     async def erase(self, owner: str) -> ForgetRequest:
         return await self._writing.write_alone(forgetting.erase, owner)
 

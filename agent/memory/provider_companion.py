@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,6 +248,22 @@ class ProviderCompanion:
         except ProviderTrouble as trouble:
             raise ToolError(str(trouble)) from trouble
         return text
+
+    async def forget(self, conversation_ids: Collection[str]) -> None:
+        """What was said there is erased: its instances go, and what they were not told yet."""
+        hosts = []
+        for conversation_id in conversation_ids:
+            self._unheard.take(conversation_id)
+            if (task := self._starting.get(conversation_id)) is not None:
+                task.cancel()
+            if (awake := self._awake.pop(conversation_id, None)) is not None:
+                awake.host.unsay()
+                awake.host.tell("shutdown")
+                self._lost += awake.host.lost
+                hosts.append(awake.host)
+        await asyncio.gather(*(host.quiet(CLOSE_SECONDS) for host in hosts))
+        for host in hosts:
+            host.drop()
 
     async def close(self) -> None:
         """The daemon goes down: each may finish what is queued, all in the same few seconds."""

@@ -127,6 +127,10 @@ class ProviderHost:
         deadline.cancel()
         return self._worker.done()
 
+    def unsay(self) -> None:
+        """What waits is not told any more."""
+        self._waiting.clear()
+
     def drop(self) -> None:
         """Let go of it: what waits is not called any more; what runs goes on in its thread."""
         self._waiting.clear()

@@ -7,13 +7,21 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 from agent.errors import PosthouseError
 from gateway.backups.shelf import Backup, kept
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table, when
-from gateway.config.environment import Home, environment, find_config_file, find_home
+from gateway.config.environment import (
+    Home,
+    environment,
+    find_config_file,
+    find_home,
+    read_secrets,
+)
 from gateway.config.loading import load_config
 from gateway.config.models import Config
 from gateway.control import ask, socket_path
@@ -35,14 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     """By the running daemon; without one, on its store. Asks first, unless told not to."""
     env = environment()
     home = find_home(env)
-    config, _ = load_config(find_config_file(arguments.config, home))
+    config, sections = load_config(find_config_file(arguments.config, home))
+    asked = partial(_asked, home, config, sections, env)
     person = arguments.person
     if not PERSON.fullmatch(person):
         raise PosthouseError(
             f"{plain(person, 60)!r} is nobody: people are PLATFORM:ID, such as telegram:123456; "
             "`posthouse pair list` and the log name them"
         )
-    held = _asked(home, config, env, {"action": "survey", "owner": person})["held"]
+    held = asked({"action": "survey", "owner": person})["held"]
     backups = kept(home)
     if not arguments.yes:
         out(_held(person, held, backups))
@@ -50,12 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
             return exits.OK
         if not _typed(person):
             raise PosthouseError("nothing was erased")
-    answer = _asked(home, config, env, {"action": "erase", "owner": person})
+    answer = asked({"action": "erase", "owner": person})
     if arguments.json:
         where = [str(backup.path) for backup in backups]
         out(json.dumps({"person": person, **answer, "backups": where}, ensure_ascii=False))
     elif "erased" in answer:
-        out("\n".join([f"erased: {_counted(answer['erased'])}", *_backups(backups)]))
+        plugins = [_by_plugin(*each) for each in answer.get("plugins", {}).items()]
+        out("\n".join([f"erased: {_counted(answer['erased'])}", *plugins, *_backups(backups)]))
     else:
         out(
             "\n".join(
@@ -66,7 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(
-    home: Home, config: Config, env: Mapping[str, str], request: Mapping[str, Any]
+    home: Home,
+    config: Config,
+    sections: Mapping[str, Any],
+    env: Mapping[str, str],
+    request: Mapping[str, Any],
 ) -> dict[str, Any]:
     path = socket_path(config.gateway.control_socket, home.path, env)
     answer = ask(path, {"op": "forget", **request})
@@ -75,9 +89,13 @@ def _asked(
             raise PosthouseError(f"nothing is stored yet in {home.path}")
         # Inside, so that the parser stays instant; the store brings the database driver.
         from gateway.wiring.forgetting import answer_forgetting  # noqa: PLC0415
+        from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
-        with claimed(home.path, home.lock):
-            answer = asyncio.run(answer_forgetting(home, config, env, request))
+        secrets = read_secrets(env, home.secrets)
+        around = Surroundings(home, secrets, env, plugin_sections=sections)
+        # What plugins print while they are loaded is not our answer.
+        with claimed(home.path, home.lock), redirect_stdout(sys.stderr):
+            answer = asyncio.run(answer_forgetting(config, around, request))
     if "error" in answer:
         raise PosthouseError(str(answer["error"]))
     return answer
@@ -95,8 +113,18 @@ def _held(person: str, held: Mapping[str, int], backups: list[Backup]) -> str:
         return f"nothing is held of {person}"
     rows = [(f"{number:,}", _NAMES[what]) for what, number in held.items() if number]
     lines = [f"held of {person}:", table(("", ""), rows).strip(), *_backups(backups)]
-    lines.append("what plugins keep (the home's folder hermes) is theirs, and stays")
+    lines.append("plugins that keep something (in the home's folder hermes) are asked as well")
     return "\n".join(lines)
+
+
+def _by_plugin(name: str, answer: str) -> str:
+    match answer:
+        case "erased":
+            return f"{name} has erased what it kept"
+        case "failed":
+            return f"{name} could not erase what it keeps: see the log, then forget them once more"
+        case _:
+            return f"{name} can not erase one person: look there, and in the home's folder hermes"
 
 
 def _counted(numbers: Mapping[str, int]) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Protocol
 
 from agent.errors import StoreError
-from agent.forgetting import ForgetRequest, Forgetting, Holdings
+from agent.forgetting import Answer, ForgetRequest, Forgetting, Holdings, PluginAnswer
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.ports import Clock
 from gateway.backups.shelf import Backup
@@ -30,6 +30,8 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 AGAIN_SECONDS = 60.0
 """Before a store that took nothing is asked again."""
 MOST_TRIES = 10
+PLUGIN_TRIES = 3
+"""After so many a plugin that fails is named, and holds up the answer no longer."""
 
 
 class Stopping(Protocol):
@@ -52,6 +54,41 @@ class Files(Protocol):
         ...
 
 
+class Others(Protocol):
+    """Plugins that keep what people said, in files of their own or elsewhere."""
+
+    def can(self) -> Sequence[str]:
+        """Those that are able to erase one person, by name."""
+        ...
+
+    async def forget(
+        self,
+        owner: str,
+        *,
+        keys: Sequence[str],
+        conversations: Sequence[str],
+        sessions: Sequence[str],
+    ) -> Sequence[PluginAnswer]:
+        """Have all erased; what each of those that work says to it. May be done again.
+
+        ``keys`` lead to places that are this person's alone; the conversations, and their sessions,
+        are all in which they had a part. Instances that are at work there are ended before.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What came of it."""
+
+    erased: Holdings
+    plugins: tuple[PluginAnswer, ...] = ()
+
+
+class _NotYet(Exception):
+    """A plugin that is able to could not now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leavings:
     """What there is of people beside the store."""
@@ -62,6 +99,7 @@ class Leavings:
     files: Files | None = None
     clear_workspace: Callable[[str], Awaitable[None]] | None = None
     """Of a place (`agent.ports.ToolContext.place`)."""
+    plugins: Others | None = None
     rewrite: Callable[[], Awaitable[bool]] | None = None
     """Writes the database anew and empties its log; None: there is no file."""
 
@@ -124,8 +162,9 @@ class ForgettingDesk:
         return self._question(held, code), code
 
     def _question(self, held: Holdings, code: str) -> str:
-        backups, kept = self._leavings.backups(), self._leavings.plugin_files()
-        return words.question(held, backups, kept, code, self._zone())
+        able = self._leavings.plugins.can() if self._leavings.plugins is not None else ()
+        kept = words.files_left(self._leavings.plugin_files(), able)
+        return words.question(held, self._leavings.backups(), kept, code, self._zone(), able)
 
     async def confirm(
         self, owner: str, code: str, *, inbox_id: int | None = None, to: Address | None = None
@@ -148,7 +187,7 @@ class ForgettingDesk:
         """For the operator."""
         return await self._store.holdings(owner)
 
-    async def forget(self, owner: str) -> Holdings:
+    async def forget(self, owner: str) -> Forgotten:
         """At the operator's word: all of it, to the end."""
         request = await self._store.begin_forgetting(owner)
         return await self._carry_out(request)
@@ -163,7 +202,7 @@ class ForgettingDesk:
             request = stored
             log.info("a person is being forgotten since the last run")
             try:
-                request = await self._erase(request)
+                request, _ = await self._erase(request, by_plugins=False)
             except (StoreError, OSError) as exc:  # no reason not to serve everybody else
                 log.warning("forgetting waits", extra={"error": repr(exc)})
             self._tasks.spawn(self._patiently(request), name="forgetting")
@@ -182,24 +221,29 @@ class ForgettingDesk:
     async def _patiently(self, request: ForgetRequest) -> None:
         for tries in range(1, MOST_TRIES + 1):
             try:
-                await self._carry_out(request)
-            except (StoreError, OSError) as exc:
+                await self._carry_out(request, insists=tries < PLUGIN_TRIES)
+            except (StoreError, OSError, _NotYet) as exc:
                 log.warning("forgetting waits", extra={"tries": tries, "error": repr(exc)})
                 await self._clock.sleep(AGAIN_SECONDS)
             else:
                 return
         log.error("forgetting is left to the next start")
 
-    async def _carry_out(self, request: ForgetRequest) -> Holdings:
-        request = await self._erase(request)
+    async def _carry_out(self, request: ForgetRequest, *, insists: bool = False) -> Forgotten:
+        """``insists``: as long as a plugin fails that is able to, it is not done."""
+        request, plugins = await self._erase(request)
+        failed = [each.name for each in plugins if each.answer is Answer.FAILED]
+        if failed and insists:
+            raise _NotYet(", ".join(failed))
         erased = request.erased or Holdings()
         rewrite = self._leavings.rewrite
         rewritten = rewrite is None or await rewrite()
         text = words.done(
             erased,
             self._leavings.backups(),
-            self._leavings.plugin_files(),
+            words.files_left(self._leavings.plugin_files(), words.erased_by(plugins)),
             self._zone(),
+            plugins,
             rewritten=rewritten,
         )
         to = request.answer_to
@@ -213,17 +257,29 @@ class ForgettingDesk:
                 "shared_conversations": erased.shared,
                 "files": len(request.file_names),
                 "database_rewritten": rewritten,
+                "plugins": {each.name: str(each.answer) for each in plugins},
             },
         )
-        return erased
+        return Forgotten(erased, tuple(plugins))
 
-    async def _erase(self, request: ForgetRequest) -> ForgetRequest:
-        """Rows, memories of this process, files, in this order."""
-        if request.erased is None:
-            request = await self._erase_rows(request)
-        erased = request.erased or Holdings()
-        for cache in self._caches:
-            cache.drop(erased, request.file_names)
+    async def _erase(
+        self, request: ForgetRequest, *, by_plugins: bool = True
+    ) -> tuple[ForgetRequest, Sequence[PluginAnswer]]:
+        """Rows, memories of this process, what plugins keep, files, in this order.
+
+        Nothing begins in those conversations before the plugins are done: an engine that is made
+        anew would find, and go on with, what is about to be erased.
+        """
+        held = request.erased or await self._store.holdings(request.owner)
+        with self._lanes.resting(held.keys) if self._lanes is not None else nullcontext():
+            if self._lanes is not None and not await self._lanes.quiet(held.keys, request.owner):
+                log.warning("something still runs in a conversation whose words are erased")
+            if request.erased is None:
+                request = await self._store.erase(request.owner)
+            erased = request.erased or Holdings()
+            for cache in self._caches:
+                cache.drop(erased, request.file_names)
+            plugins = await self._by_plugins(request.owner, erased) if by_plugins else ()
         if self._withdraw is not None:
             await self._withdraw()
         if self._leavings.files is not None and request.file_names:
@@ -231,13 +287,15 @@ class ForgettingDesk:
         if self._leavings.clear_workspace is not None:
             for place in (request.owner, *filter(is_personal, erased.keys)):
                 await self._leavings.clear_workspace(place)
-        return request
+        return request, plugins
 
-    async def _erase_rows(self, request: ForgetRequest) -> ForgetRequest:
-        if self._lanes is None:
-            return await self._store.erase(request.owner)
-        keys = (await self._store.holdings(request.owner)).keys
-        with self._lanes.resting(keys):
-            if not await self._lanes.quiet(keys, request.owner):
-                log.warning("something still runs in a conversation whose words are erased")
-            return await self._store.erase(request.owner)
+    async def _by_plugins(self, owner: str, erased: Holdings) -> Sequence[PluginAnswer]:
+        others = self._leavings.plugins
+        if others is None:
+            return ()
+        return await others.forget(
+            owner,
+            keys=tuple(filter(is_personal, erased.keys)),
+            conversations=erased.conversation_ids,
+            sessions=await self._store.sessions_of(erased.conversation_ids),
+        )

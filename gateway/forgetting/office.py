@@ -11,7 +11,7 @@ from typing import Any
 from agent.errors import PosthouseError
 from agent.forgetting import Holdings
 from gateway.control import send_line
-from gateway.forgetting.desk import ForgettingDesk
+from gateway.forgetting.desk import ForgettingDesk, Forgotten
 from gateway.tasks import spawn
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class ForgettingOffice:
         """``patience_seconds``: an answer comes by then, and the rest goes on; None: at the end."""
         self._desk = desk
         self._patience_seconds = patience_seconds
-        self._under_way: set[asyncio.Task[Holdings]] = set()
+        self._under_way: set[asyncio.Task[Forgotten]] = set()
 
     async def serve(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -55,7 +55,11 @@ class ForgettingOffice:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         done, _ = await asyncio.wait({task}, timeout=self._patience_seconds)
-        return {"erased": _numbers(task.result())} if done else {"going_on": True}
+        if not done:
+            return {"going_on": True}
+        result = task.result()
+        plugins = {each.name: str(each.answer) for each in result.plugins}
+        return {"erased": _numbers(result.erased), **({"plugins": plugins} if plugins else {})}
 
 
 def _numbers(held: Holdings) -> dict[str, int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
-from agent.forgetting import Holdings
+from agent.forgetting import Answer, Holdings, PluginAnswer
 from gateway.backups.shelf import Backup
 from gateway.commands.contract import counted
 
@@ -21,7 +22,12 @@ SHOWN_BACKUPS = 5
 
 
 def question(
-    held: Holdings, backups: Sequence[Backup], plugin_files: Sequence[str], code: str, zone: tzinfo
+    held: Holdings,
+    backups: Sequence[Backup],
+    plugin_files: Sequence[str],
+    code: str,
+    zone: tzinfo,
+    able: Sequence[str] = (),
 ) -> str:
     """What will go, what stays, and how to go on."""
     goes = [
@@ -41,6 +47,9 @@ def question(
             if number
         ),
         "your workspace folder, and anything still on its way to you",
+        f"what {_together(able)} {'keeps' if len(able) == 1 else 'keep'} of these conversations"
+        if able
+        else "",
     ]  # fmt: skip
     stays = [
         "what others said, also where they quote you",
@@ -71,7 +80,10 @@ def _copies(backups: Sequence[Backup], plugin_files: Sequence[str], zone: tzinfo
         if len(backups) > SHOWN_BACKUPS:
             lines.append(f"- and {len(backups) - SHOWN_BACKUPS} older ones")
     if plugin_files:
-        lines += ["", "Plugins keep what they keep, and I can not erase it. The operator can:"]
+        lines += [
+            "",
+            "Plugins have these files, in which I can erase nothing. The operator can:",
+        ]
         lines += _listed([", ".join(plugin_files)])
     return lines
 
@@ -86,6 +98,7 @@ def done(
     backups: Sequence[Backup],
     plugin_files: Sequence[str],
     zone: tzinfo,
+    plugins: Sequence[PluginAnswer] = (),
     *,
     rewritten: bool,
 ) -> str:
@@ -97,9 +110,42 @@ def done(
             "The database file could not be written anew at this moment, so unused parts of it may "
             "hold traces until the operator's next upkeep."
         )
+    lines += [_said(each) for each in plugins]
     lines += _copies(backups, plugin_files, zone)
     lines += ["", "Messages in this app are yours to delete. If you write to me, we begin anew."]
     return "\n".join(lines)
+
+
+def _said(each: PluginAnswer) -> str:
+    match each.answer:
+        case Answer.ERASED:
+            return f"{each.name} has erased what it kept, too."
+        case Answer.KEEPS:
+            return f"{each.name} may keep things of its own that I can not erase: ask there."
+        case Answer.FAILED:
+            return (
+                f"{each.name} could not erase what it keeps. Please ask the operator to look at the"
+                " log and to forget you once more."
+            )
+
+
+def erased_by(plugins: Sequence[PluginAnswer]) -> list[str]:
+    """Names of those that have nothing left."""
+    return [each.name for each in plugins if each.answer is Answer.ERASED]
+
+
+def files_left(plugin_files: Sequence[str], done: Sequence[str]) -> list[str]:
+    """Without files that are called after a plugin that erases by itself (``lossless.db-wal``)."""
+
+    def is_theirs(path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return any(re.fullmatch(rf"{re.escape(each)}([^a-z0-9_-].*)?", name) for each in done)
+
+    return [path for path in plugin_files if not is_theirs(path)]
+
+
+def _together(names: Sequence[str]) -> str:
+    return " and ".join(names)
 
 
 def _places(erased: Holdings) -> str:

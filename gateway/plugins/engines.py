@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from agent.errors import EngineError
 from agent.messages import ToolSchema, clean_text
 from agent.ports import Clock
 from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
-from gateway.plugins.making import asked
+from gateway.plugins.making import asked, ended
 from gateway.plugins.manager import PluginManager, PluginRecord
 from gateway.plugins.names import BUILT_IN_ENGINE, is_tool_name
 from gateway.plugins.schemas import usable_parameters
@@ -114,6 +115,31 @@ class EngineSource:
             self._own[conversation_id] = own.collected
         return own.engine
 
+    @property
+    def forgets(self) -> bool:
+        """Can it erase one person? Runs none of its code."""
+        given = self._record.collected if self._record is not None else None
+        return given is not None and overrides(given.engine, ContextEngine, "on_forget_person")
+
+    async def ask_aside(self, ask: Callable[[ContextEngine], T], what: str, seconds: float) -> T:
+        """Ask an instance that is made for it and dropped again; it serves no conversation.
+
+        Raises:
+            EngineError: it failed, or did not answer in time.
+        """
+        record = self._record
+        if record is None:
+            raise EngineError("there is no such engine")
+
+        def work() -> T:
+            engine = own_engine(record).engine
+            try:
+                return ask(engine)
+            finally:
+                ended(engine)
+
+        return await asked(self.threads, self._clock, self.name, work, what, seconds)
+
     def on_tools(self, call: Callable[[], object]) -> None:
         """What to do when an engine has other tools than were known. Called on any thread."""
         self._on_tools = call
@@ -192,6 +218,12 @@ def _shut_down(engine: ContextEngine) -> None:
     shutdown = getattr(engine, "shutdown", None)
     if callable(shutdown):
         shutdown()
+
+
+def overrides(given: object, contract: type, method: str) -> bool:
+    """Has it a method of its own in this place of its contract? Runs none of its code."""
+    own = inspect.getattr_static(contract, method)
+    return given is not None and inspect.getattr_static(given, method, own) is not own
 
 
 def own_engine(record: PluginRecord) -> OwnEngine:

@@ -18,8 +18,24 @@ T = TypeVar("T")
 MAKING_SECONDS = 10.0
 
 
+def ended(instance: object) -> None:
+    """On its thread: let it close; what it raises changes nothing of what it did before."""
+    shutdown = getattr(instance, "shutdown", None)
+    if not callable(shutdown):
+        return
+    try:
+        shutdown()
+    except Exception:
+        log.warning("an instance of a plugin did not close", exc_info=True)
+
+
 async def asked(
-    threads: DaemonThreads, clock: Clock, plugin: str, work: Callable[[], T], what: str
+    threads: DaemonThreads,
+    clock: Clock,
+    plugin: str,
+    work: Callable[[], T],
+    what: str,
+    seconds: float = MAKING_SECONDS,
 ) -> T:
     """Run code of a plugin's. ``what`` it was to do ends the sentence "it did not …".
 
@@ -28,8 +44,8 @@ async def asked(
     """
     waiting = asyncio.wrap_future(threads.submit(work))
     try:
-        if not await wait_all((waiting,), clock, MAKING_SECONDS):
-            raise EngineError(f"it did not {what} within {MAKING_SECONDS:.0f} s")
+        if not await wait_all((waiting,), clock, seconds):
+            raise EngineError(f"it did not {what} within {seconds:.0f} s")
         return waiting.result()
     except EngineError:
         raise

@@ -12,8 +12,8 @@ from agent.errors import EngineError
 from agent.memory_provider import MemoryProvider
 from agent.messages import ToolSchema
 from agent.ports import Clock
-from gateway.plugins.engines import schemas_of
-from gateway.plugins.making import asked
+from gateway.plugins.engines import overrides, schemas_of
+from gateway.plugins.making import asked, ended
 from gateway.plugins.manager import PluginManager
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,30 @@ class ProviderSource:
         except EngineError as exc:
             self._say(str(exc), f"memory.provider {self.name} does not work in every conversation")
             return None
+
+    @property
+    def forgets(self) -> bool:
+        """Can it erase one person? Runs none of its code."""
+        given = self._record.collected if self._record is not None else None
+        return given is not None and overrides(
+            given.memory_provider, MemoryProvider, "on_forget_person"
+        )
+
+    async def ask_aside(self, ask: Callable[[MemoryProvider], T], what: str, seconds: float) -> T:
+        """Ask an instance that is made for it and dropped again; it serves no conversation.
+
+        Raises:
+            EngineError: it failed, or did not answer in time.
+        """
+        provider = await self._made()
+
+        def work() -> T:
+            try:
+                return ask(provider)
+            finally:
+                ended(provider)
+
+        return await asked(self._threads, self._clock, self.name, work, what, seconds)
 
     async def _made(self) -> MemoryProvider:
         record = self._record

@@ -106,6 +106,11 @@ class CompactorCache:
             if entry is not None:
                 self._send_off(entry, conversation_id)
 
+    async def at_rest(self) -> None:
+        """Wait until what was let go has been told so; each has its own deadline."""
+        if self._going:
+            await asyncio.wait(set(self._going))
+
     def succeed(self, old_id: str, new_id: str) -> None:
         """A conversation is over, and another one begins in its place. Returns at once."""
         entry = self._entries.pop(old_id, None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.clock import RandomIds, SystemClock
 from agent.compaction.calls.summary import redacted
@@ -17,16 +18,21 @@ from gateway.backups.shelf import kept
 from gateway.config.environment import Home, local_zone
 from gateway.config.models import Config
 from gateway.delivery.outbox import Delivery
-from gateway.forgetting.desk import Cache, ForgettingDesk, Leavings
+from gateway.forgetting.desk import Cache, ForgettingDesk, Leavings, Others
 from gateway.forgetting.office import ForgettingOffice
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.resting import Rest
-from gateway.turns.compactors import CompactorCache
+from gateway.wiring.answering import Answering
 from gateway.wiring.exchange import kept_files
 from gateway.wiring.ground import Ground
+from gateway.wiring.surroundings import Surroundings
 from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
 from storage.store import SqlStore
+
+if TYPE_CHECKING:
+    from gateway.plugins.forgetting import PutAside
+    from gateway.wiring.plugins import Plugins
 
 _OURS_AMONG_THEIRS = {"config.yaml", "state.db", "plugins"}
 """In the folder that plugins take for their home."""
@@ -49,9 +55,23 @@ def build_desk(
     ground: Ground,
     lanes: Lanes,
     delivery: Delivery,
-    compactors: CompactorCache,
+    answering: Answering,
 ) -> ForgettingDesk:
     """Of a daemon: with all that remembers words while the process runs."""
+    compactors = answering.compactors
+
+    async def put_aside(conversations: Sequence[str], keys: Sequence[str]) -> None:
+        led = [await ground.store.conversation_for_key(key) for key in keys]
+        all_of_them = {*conversations, *(each.id for each in led if each is not None)}
+        compactors.drop(all_of_them)
+        await compactors.at_rest()
+        if answering.memory is not None:
+            await answering.memory.forget(all_of_them)
+
+    leavings = leavings or Leavings(backups=list, plugin_files=list)
+    if ground.plugins is not None:
+        others = _others(ground.plugins, ground.around.home, put_aside)
+        leavings = replace(leavings, plugins=others)
 
     def drop(erased: Holdings, names: Sequence[str]) -> None:
         compactors.drop(erased.conversation_ids)
@@ -62,7 +82,7 @@ def build_desk(
 
     return ForgettingDesk(
         ground.store,
-        leavings or Leavings(backups=list, plugin_files=list),
+        leavings,
         ground.clock,
         lambda: ground.zone,
         lanes=Rest(lanes, ground.clock),
@@ -73,24 +93,40 @@ def build_desk(
 
 
 async def answer_forgetting(
-    home: Home, config: Config, env: Mapping[str, str], request: Mapping[str, Any]
+    config: Config, around: Surroundings, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Answer `posthouse forget` in a home of which no daemon runs; its lock is held.
+
+    Plugins are loaded for it, as they may keep something.
 
     Raises:
         StoreUnavailable: the store can not be opened.
     """
-    clock = SystemClock()
+    clock, home = SystemClock(), around.home
     store = await open_store(home.database, clock=clock, ids=RandomIds())
     try:
         leavings = leavings_of(home, store, kept_files(home, store))
-        desk = ForgettingDesk(store, leavings, clock, lambda: local_zone(env))
+        plugins: Plugins | None = None
+        if request.get("action") == "erase" and config.wants_plugins:
+            from gateway.wiring.plugins import load_plugins  # noqa: PLC0415 - only if there are some
+
+            plugins = await load_plugins(config, around, clock, store)
+            leavings = replace(leavings, plugins=_others(plugins, home, None))
+        desk = ForgettingDesk(store, leavings, clock, lambda: local_zone(around.env))
         answer = await ForgettingOffice(desk, patience_seconds=None).answer(request)
+        if plugins is not None:
+            await plugins.engines.close()
         while await store.maintain():
             pass
         return answer
     finally:
         await store.close()
+
+
+def _others(plugins: Plugins, home: Home, put_aside: PutAside | None) -> Others:
+    from gateway.plugins.forgetting import PluginForgetting  # noqa: PLC0415 - only where there are some
+
+    return PluginForgetting(plugins.engines, plugins.providers, str(home.hermes), put_aside)
 
 
 def _plugin_files(folder: Path) -> list[str]:

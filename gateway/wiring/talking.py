@@ -30,7 +30,6 @@ from gateway.platforms.console.convert import BOT_ID, CHAT_ID, USER_ID
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import Platform
 from gateway.restarting import RestartDesk
-from gateway.turns.compactors import CompactorCache
 from gateway.turns.companions import Companions
 from gateway.turns.enclosures import Enclosures
 from gateway.turns.resetting import SessionResets
@@ -44,7 +43,7 @@ IDLE_CHECK_SECONDS = 0.05
 CONSOLE_KEY = session_key(CONSOLE, BOT_ID, CHAT_ID, None, USER_ID)
 CONSOLE_ADDRESS = Address(CONSOLE, BOT_ID, CHAT_ID)
 
-Erasing = Callable[[Ground, Lanes, Delivery, CompactorCache], ForgettingDesk]
+Erasing = Callable[[Ground, Lanes, Delivery, Answering], ForgettingDesk]
 """Makes the desk where people ask to be forgotten."""
 
 
@@ -138,7 +137,7 @@ def build_inward(
     store, clock = ground.store, ground.clock
     delivery = outward.delivery
     lanes = Lanes(clock)
-    forgetting = erasing(ground, lanes, delivery, answering.compactors)
+    forgetting = erasing(ground, lanes, delivery, answering)
     gate = Gate(policies, store, store)
     limits = IntakeLimits(
         queue_limit=ground.config.gateway.queue_limit,

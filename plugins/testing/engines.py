@@ -56,8 +56,9 @@ class EngineSuite:
 
     @pytest.fixture(autouse=True)
     def _home(self, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes"))
-        (tmp_path / "hermes").mkdir()
+        self.hermes_home = tmp_path / "hermes"
+        self.hermes_home.mkdir()
+        monkeypatch.setenv("HERMES_HOME", str(self.hermes_home))
 
     @pytest.fixture(autouse=True)
     def model(self) -> Iterator[SummaryModel]:
@@ -191,6 +192,18 @@ class EngineSuite:
         assert "error" in json.loads(given)
 
     # --- the end --------------------------------------------------------------------------------
+
+    def test_it_says_whether_it_can_forget_a_person(self) -> None:
+        """On an instance that is in no conversation, and once more, as after a crash."""
+        engine = _own(self.make(), self.make)
+        offered = {
+            "conversation_ids": ["nobody's"],
+            "session_ids": ["session-0"],
+            "hermes_home": str(self.hermes_home),
+        }
+        for _ in range(2):
+            said = _elsewhere(lambda: _call(engine.on_forget_person, "telegram:7", **offered))
+            assert said in (True, False, None)
 
     def test_a_conversation_ends_and_another_begins(self) -> None:
         engine = self.begun()

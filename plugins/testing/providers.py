@@ -93,6 +93,18 @@ class ProviderSuite:
     def test_a_call_of_an_unknown_tool_is_an_answer(self) -> None:
         assert "error" in json.loads(self.begun().handle_tool_call("no_such_tool", {}))
 
+    def test_it_says_whether_it_can_forget_a_person(self) -> None:
+        """On an instance that was not initialised, and once more, as after a crash."""
+        provider = self.make()
+        offered = {
+            "conversation_ids": ["key-0"],
+            "session_ids": ["session-0"],
+            "hermes_home": str(self.hermes_home),
+        }
+        for _ in range(2):
+            call = provider.on_forget_person
+            assert call("telegram:7", **taken_by(call, offered)) in (True, False, None)
+
     def test_it_ends_and_may_be_told_so_twice(self) -> None:
         provider = self.begun()
         provider.on_session_end(conversations.short())

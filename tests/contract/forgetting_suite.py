@@ -91,6 +91,20 @@ async def check_request(store: Store, session_id: str) -> None:
 
 
 class ForgettingContract:
+    async def test_the_sessions_of_a_conversation_are_known_over_its_end(
+        self, store: Store
+    ) -> None:
+        """Whoever keeps things by them is told which, also if it has to be told again."""
+        loaded = await talk(store, said("hi"))
+        conversation_id = loaded.session.conversation_id
+        child = await store.split(split_of(loaded, SUMMARY))
+        ids = tuple(sorted({loaded.session.id, child.tip.id}))
+        assert len(ids) == 2
+        assert await store.sessions_of([conversation_id, "nobody's"]) == ids
+        assert await store.sessions_of([]) == ()
+        await forget(store)
+        assert await store.sessions_of([conversation_id]) == ids
+
     async def test_nothing_is_held_of_a_stranger(self, store: Store) -> None:
         await talk(store, said("hi"))
         held = await store.holdings(OTHER)

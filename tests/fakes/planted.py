@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from agent.brought import fenced, onto
 from agent.clock import RandomIds, SystemClock
@@ -22,10 +23,12 @@ from storage.attachments import FolderAttachments
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.store_suite import KEY, OWNER, PREFIX, inbound
+from tests.fakes.lossless import ScriptedAsk, call, lossless, talk
 
 WORD = "quokkaphone"
 """Begins everything that this person has ever said, so that it is found in any form of it."""
 OTHER = "telegram:333"
+OTHERS_CHAT = '["telegram","7","333",null,"333"]'
 GROUP = '["telegram","7","-9",null,null]'
 DIRECT = Address("telegram", "7", "111")
 IN_GROUP = Address("telegram", "7", "-9")
@@ -189,6 +192,41 @@ async def _waiting(store: Store) -> None:
             )
         )
     await store.owe(OutboxDraft(IN_GROUP, secret("job")))
+
+
+async def plant_vault(home: Path, store: Store) -> None:
+    """The same, with the context engine `lossless` on: both places, and a chat of the other's."""
+    for key, engine_of in ((KEY, _told), (GROUP, _told), (OTHERS_CHAT, talk)):
+        found = await store.conversation_for_key(key)
+        sessions = await store.lineage(found.tip_session_id) if found is not None else []
+        summary = secret("vault summary") if found is not None else "lions, in short"
+        engine = lossless(home / "hermes", ScriptedAsk(summary))
+        messages = engine_of(20)
+        for session_id in [session.id for session in sessions] or ["others"]:
+            engine.on_session_start(session_id, conversation_id=key)
+        messages = engine.compress(messages)
+        assert len(messages) < 40
+        engine.on_turn_complete(messages)
+        engine.shutdown()
+
+
+def _told(turns: int) -> list[dict[str, object]]:
+    messages = talk(turns)
+    for message in messages:
+        message["content"] = f"{secret('vault')} {message['content']}"
+    return messages
+
+
+def vault_of_others(home: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the other person finds of their own chat in the vault."""
+    engine = lossless(home / "hermes")
+    engine.on_session_start("others", conversation_id=OTHERS_CHAT)
+    found = call(engine, "lossless_search", query="question 3")
+    described = call(engine, "lossless_describe")
+    assert "question 3" in str(found)
+    assert described["originals_kept"] == 40
+    engine.shutdown()
+    return found, described
 
 
 def traces(home: Path) -> list[str]:

@@ -214,3 +214,14 @@ class Idle(MemoryProvider):
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         return []
+
+
+class Erasing(Recording):
+    """Can forget a person."""
+
+    def on_forget_person(self, owner: str, **kwargs: Any) -> bool | None:
+        self.note("on_forget_person", owner, **kwargs)
+        return True
+
+    def shutdown(self) -> None:
+        self.note("shutdown")

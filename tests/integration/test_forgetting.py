@@ -13,31 +13,52 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.clock import RandomIds, SystemClock
-from agent.forgetting import Holdings
+from agent.forgetting import Answer, Holdings, PluginAnswer
 from agent.llm.validator import validate
 from agent.llm.wire import map_messages
 from agent.sessions import SearchScope
+from gateway.config.environment import Secrets
+from gateway.config.models import Config, Context
 from gateway.forgetting.desk import Cache, ForgettingDesk
-from gateway.wiring.forgetting import leavings_of
+from gateway.plugins.forgetting import PluginForgetting
+from gateway.wiring.forgetting import answer_forgetting, leavings_of
+from gateway.wiring.plugins import load_plugins
+from gateway.wiring.surroundings import Surroundings
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.store_suite import KEY, OWNER, begin
-from tests.fakes.planted import GROUP, WORD, files_of, home_of, of_others, opened, plant, traces
+from tests.fakes.planted import (
+    GROUP,
+    WORD,
+    files_of,
+    home_of,
+    of_others,
+    opened,
+    plant,
+    plant_vault,
+    traces,
+    vault_of_others,
+)
 from tests.fakes.store_invariants import check_invariants
 
 ROOT = Path(__file__).parents[2]
-STEPS = ("lanes", "rows", "cache", "files", "workspace", "rewrite", "finished")
+STEPS = ("lanes", "rows", "cache", "plugins", "files", "workspace", "rewrite", "finished")
 """Where the child is killed: right behind each of them."""
+LOSSLESS = Config(context=Context(engine="lossless"))
 
 
 @asynccontextmanager
 async def desk_over(home: Path) -> AsyncIterator[tuple[ForgettingDesk, SqlStore]]:
     store = await open_store(home / "state.db", clock=SystemClock(), ids=RandomIds())
-    leavings = leavings_of(home_of(home), store, files_of(home, store))
+    leavings = replace(
+        leavings_of(home_of(home), store, files_of(home, store)),
+        plugins=await plugins_of(home, store),
+    )
     desk = ForgettingDesk(store, leavings, SystemClock(), lambda: UTC)
     try:
         yield desk, store
@@ -46,21 +67,31 @@ async def desk_over(home: Path) -> AsyncIterator[tuple[ForgettingDesk, SqlStore]
         await store.close()
 
 
+async def plugins_of(home: Path, store: SqlStore) -> PluginForgetting:
+    """As the daemon has them, with the engine that we ship."""
+    around = Surroundings(home_of(home), Secrets(), {})
+    plugins = await load_plugins(LOSSLESS, around, SystemClock(), store)
+    return PluginForgetting(plugins.engines, plugins.providers, str(home / "hermes"))
+
+
 async def prepare(home: Path) -> None:
     store = await opened(home)
     await plant(home, store)
+    await plant_vault(home, store)
     await store.close()
 
 
 async def test_not_a_byte_is_left_and_nobody_else_loses_one(tmp_path: Path) -> None:
     await prepare(tmp_path)
-    others = of_others(tmp_path)
+    others, vault = of_others(tmp_path), vault_of_others(tmp_path)
     (tmp_path / "windows.json").write_text("{}")
     assert len(traces(tmp_path)) >= 4  # the search finds what is there
+    assert str(tmp_path / "hermes" / "lossless.db") in traces(tmp_path)
     async with desk_over(tmp_path) as (desk, store):
         text, code = await desk.ask(OWNER)
         assert code is not None
         assert WORD not in text
+        assert "lossless keeps" in text
         assert await desk.confirm(OWNER, code)
         assert await desk.idle(20)
         # While it runs: in the log and in the shared memory too.
@@ -75,7 +106,19 @@ async def test_not_a_byte_is_left_and_nobody_else_loses_one(tmp_path: Path) -> N
         assert (await store.load(ticket.session_id)).rows[0].message["content"] == "hello again"
     assert traces(tmp_path) == []
     assert of_others(tmp_path) == others
+    assert vault_of_others(tmp_path) == vault
     check_invariants(tmp_path / "state.db")
+
+
+async def test_without_a_daemon_the_operator_erases_as_much(tmp_path: Path) -> None:
+    await prepare(tmp_path)
+    vault = vault_of_others(tmp_path)
+    around = Surroundings(home_of(tmp_path), Secrets(), {})
+    request = {"action": "erase", "owner": OWNER}
+    answer = await answer_forgetting(LOSSLESS, around, request)
+    assert answer["plugins"] == {"lossless": "erased"}
+    assert traces(tmp_path) == []
+    assert vault_of_others(tmp_path) == vault
 
 
 async def check_group(store: SqlStore) -> None:
@@ -92,7 +135,7 @@ async def test_a_kill_behind_any_step_is_made_good_at_the_next_start(
     step: str, tmp_path: Path
 ) -> None:
     await prepare(tmp_path)
-    others = of_others(tmp_path)
+    others, vault = of_others(tmp_path), vault_of_others(tmp_path)
     child = [sys.executable, "-m", "tests.integration.test_forgetting", step, str(tmp_path)]
     done = subprocess.run(child, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -103,6 +146,7 @@ async def test_a_kill_behind_any_step_is_made_good_at_the_next_start(
         assert await store.conversation_for_key(KEY) is None
     assert traces(tmp_path) == []
     assert of_others(tmp_path) == others
+    assert vault_of_others(tmp_path) == vault
     check_invariants(tmp_path / "state.db")
 
 
@@ -110,7 +154,7 @@ async def test_of_a_person_who_was_never_here_nothing_goes(tmp_path: Path) -> No
     await prepare(tmp_path)
     before = traces(tmp_path)
     async with desk_over(tmp_path) as (desk, _):
-        assert await desk.forget("telegram:999") == Holdings()
+        assert (await desk.forget("telegram:999")).erased == Holdings()
     assert traces(tmp_path) == before
 
 
@@ -132,6 +176,17 @@ async def killed_behind(step: str, home: Path) -> None:
             removed = await files.remove(names)  # type: ignore[arg-type]
             die("files")
             return removed
+
+    class DyingOthers:
+        def __init__(self, others: PluginForgetting) -> None:
+            self.can = others.can
+            self._forget = others.forget
+
+        async def forget(self, owner: str, **given: Any) -> list[PluginAnswer]:
+            answers = await self._forget(owner, **given)
+            assert [each.answer for each in answers] == [Answer.ERASED]
+            die("plugins")
+            return answers
 
     async def clear_workspace(place: str) -> None:
         await clear(place)
@@ -162,7 +217,11 @@ async def killed_behind(step: str, home: Path) -> None:
             return owed
 
     leavings = replace(
-        whole, files=DyingFiles(), clear_workspace=clear_workspace, rewrite=rewrite_file
+        whole,
+        plugins=DyingOthers(await plugins_of(home, store)),
+        files=DyingFiles(),
+        clear_workspace=clear_workspace,
+        rewrite=rewrite_file,
     )
     cache = Cache(lambda erased, names: die("cache"))
     desk = ForgettingDesk(

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from plugins.context_engine.lossless.database import Database
+from plugins.context_engine.lossless.forgetting import must_be_there, text_in_index
 from plugins.context_engine.lossless.nodes import Node, Source
-from plugins.context_engine.lossless.reading import public, readable, sameness, stored_form
-from plugins.context_engine.lossless.records import OWN_TOOLS, Original, Seen, scope_word
-from plugins.context_engine.lossless.words import indexed
+from plugins.context_engine.lossless.reading import public, sameness, stored_form
+from plugins.context_engine.lossless.records import Original, Seen, scope_word
 
 _NODE = "id, key, depth, body, content, tokens, source_tokens, messages, first_at, last_at, mode"
 _BELOW = """
@@ -43,6 +43,7 @@ class Vault:
             return {}
         fuller = self._fuller(conversation, list(new.values()))
         with self._database.writing() as database:
+            must_be_there(database, conversation)
             for one in new.values():
                 if one.digest in fuller:
                     self._count_again(database, conversation, fuller[one.digest])
@@ -108,8 +109,7 @@ class Vault:
             ),
         )
         if said.rowcount == 1:
-            words = "" if one.own else readable(one.message, without=OWN_TOOLS)
-            text = f"{scope_word(conversation)} {indexed(words)}"
+            text = text_in_index(conversation, stored_form(one.message), one.own)
             database.execute(
                 "INSERT INTO words (rowid, said) VALUES (?, ?)", (said.lastrowid, text)
             )
@@ -188,6 +188,7 @@ class Vault:
     def add(self, conversation: int, node: Node, at: float) -> None:
         """Keep a node; one that is kept already stays."""
         with self._database.writing() as database:
+            must_be_there(database, conversation)
             self._add(database, conversation, node, at)
 
     @staticmethod
@@ -249,6 +250,7 @@ class Vault:
         """Copy nodes of another conversation with all that lies below them into this one."""
         scope = {"conversation": other, "nodes": _json(list(roots))}
         with self._database.writing() as database:
+            must_be_there(database, conversation)
             below = database.execute(f"{_BELOW} SELECT kind, ref FROM below", scope).fetchall()
             for kind, ref in below:
                 if kind == "node":

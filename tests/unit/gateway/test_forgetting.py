@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from agent.forgetting import Holdings
+from agent.forgetting import Answer, Holdings, PluginAnswer
 from agent.jobs.nouns import Schedule
+from agent.mail import Address
 from agent.tools.paths import folder_name
 from agent.tools.workspace import Workspaces
 from gateway.backups.shelf import Backup
 from gateway.config.models import Config
 from gateway.forgetting import words
-from gateway.forgetting.desk import AGAIN_SECONDS, CODE_SECONDS, Cache, ForgettingDesk, Leavings
+from gateway.forgetting.desk import (
+    AGAIN_SECONDS,
+    CODE_SECONDS,
+    PLUGIN_TRIES,
+    Cache,
+    ForgettingDesk,
+    Leavings,
+)
 from gateway.forgetting.office import ForgettingOffice
 from gateway.forgetting.retention import retention
 from storage.memory import MemoryStore
-from tests.contract.store_suite import OWNER, begin, said, talk
+from tests.contract.store_suite import KEY, OWNER, begin, inbound, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
 
 OTHER = "telegram:333"
@@ -39,6 +47,11 @@ def store(clock: FakeClock) -> MemoryStore:
 def desk_of(store: MemoryStore, clock: FakeClock, **parts: object) -> ForgettingDesk:
     leavings = Leavings(backups=list, plugin_files=list)
     return ForgettingDesk(store, leavings, clock, lambda: UTC, **parts)  # type: ignore[arg-type]
+
+
+async def settled() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
 
 
 async def test_nothing_goes_before_it_is_confirmed(store: MemoryStore, clock: FakeClock) -> None:
@@ -148,6 +161,78 @@ async def test_what_can_not_be_deleted_keeps_nobody_from_starting(
     await clock.advance(AGAIN_SECONDS)
     assert await desk.idle(5)
     assert await store.forgetting() == []
+
+
+class Plugins:
+    """As `gateway.forgetting.desk.Others`; says what it is told to, the last for ever."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.told: list[dict[str, object]] = []
+
+    def can(self) -> list[str]:
+        return ["lossless"]
+
+    async def forget(self, owner: str, **given: object) -> list[PluginAnswer]:
+        self.told.append({"owner": owner, **given})
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return [PluginAnswer("lossless", answer)]
+
+
+@pytest.mark.parametrize("fails", [0, 1, PLUGIN_TRIES - 1, PLUGIN_TRIES])
+async def test_a_plugin_that_could_not_now_is_asked_again_and_not_for_ever(
+    store: MemoryStore, clock: FakeClock, fails: int
+) -> None:
+    loaded = await talk(store, said("zebra"))
+    plugins = Plugins(*[Answer.FAILED] * fails, Answer.ERASED)
+    at = Address("fake", "900", "111")
+    files = lambda: ["hermes/lossless.db-wal", "hermes/lossless2.db", "hermes/mem0"]  # noqa: E731
+    desk = ForgettingDesk(store, Leavings(list, files, plugins=plugins), clock, lambda: UTC)
+    text, code = await desk.ask(OWNER)
+    assert code is not None
+    assert "what lossless keeps of these conversations" in text
+    assert "lossless2.db, hermes/mem0" in text
+    assert "lossless.db" not in text
+    receipt = await store.accept(inbound(50, text="/forget me", kind="command"))
+    assert await desk.confirm(OWNER, code, inbox_id=receipt.inbox_id, to=at)
+    for _ in range(PLUGIN_TRIES - 1):
+        await settled()
+        await clock.advance(AGAIN_SECONDS)
+    assert await desk.idle(5)
+    given = {
+        "owner": OWNER,
+        "keys": (KEY,),
+        "conversations": (loaded.session.conversation_id,),
+        "sessions": (loaded.session.id,),
+    }
+    assert plugins.told == [given] * min(fails + 1, PLUGIN_TRIES)
+    (owed,) = await store.owed()
+    assert ("lossless has erased what it kept, too." in owed.draft.text) == (fails < PLUGIN_TRIES)
+    assert ("lossless could not erase" in owed.draft.text) == (fails == PLUGIN_TRIES)
+    assert ("lossless.db-wal" in owed.draft.text) == (fails == PLUGIN_TRIES)
+
+
+async def test_plugins_are_asked_after_a_start_and_hold_it_up_not_at_all(
+    store: MemoryStore, clock: FakeClock
+) -> None:
+    await talk(store, said("zebra"))
+    await store.begin_forgetting(OWNER)
+    plugins = Plugins(Answer.ERASED)
+    desk = ForgettingDesk(store, Leavings(list, list, plugins=plugins), clock, lambda: UTC)
+    assert await desk.resume() == 1
+    assert (await store.holdings(OWNER)).nothing
+    assert plugins.told == []
+    assert await desk.idle(5)
+    assert len(plugins.told) == 1
+    assert await store.forgetting() == []
+
+
+async def test_the_operator_hears_what_plugins_say(store: MemoryStore, clock: FakeClock) -> None:
+    await talk(store, said("zebra"))
+    leavings = Leavings(list, list, plugins=Plugins(Answer.KEEPS))
+    office = ForgettingOffice(ForgettingDesk(store, leavings, clock, lambda: UTC))
+    answer = await office.answer({"action": "erase", "owner": OWNER})
+    assert answer["plugins"] == {"lossless": "keeps"}
 
 
 async def test_a_file_that_could_not_be_written_anew_is_said() -> None:

@@ -1,0 +1,92 @@
+"""Owns how conversations leave the file: no word of them stays in it, and none comes back.
+
+What becomes of a conversation is a shell, a row without a word: its number is never given again,
+and an instance that was in it and comes back late may write nothing more (`must_be_there`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from plugins.context_engine.lossless.database import Database
+from plugins.context_engine.lossless.reading import readable
+from plugins.context_engine.lossless.records import OWN_TOOLS, scope_word
+from plugins.context_engine.lossless.schema import LosslessError
+from plugins.context_engine.lossless.words import indexed
+
+FORGOTTEN = -1.0
+"""When a shell was made, as the file has it: no conversation of anybody's began before 1970."""
+
+_FOUND = """
+SELECT id FROM conversations WHERE made_at <> :forgotten AND (
+    session_key IN (SELECT value FROM json_each(:keys) WHERE value <> '')
+    OR id IN (SELECT conversation FROM sessions
+              WHERE session_id IN (SELECT value FROM json_each(:sessions)))
+)
+"""
+
+
+def must_be_there(database: sqlite3.Connection, conversation: int) -> None:
+    """Before anything is written.
+
+    Raises:
+        LosslessError: The conversation was forgotten.
+    """
+    shell = database.execute(
+        "SELECT 1 FROM conversations WHERE id = ? AND made_at = ?", (conversation, FORGOTTEN)
+    ).fetchone()
+    if shell is not None:
+        raise LosslessError("this conversation was forgotten: somebody in it asked for that")
+
+
+def text_in_index(conversation: int, stored: str, own: bool) -> str:
+    """What the index of words holds of a message."""
+    words = "" if own else readable(json.loads(stored), without=OWN_TOOLS)
+    return f"{scope_word(conversation)} {indexed(words)}"
+
+
+def forget(database: Database, keys: Sequence[str], session_ids: Sequence[str]) -> int:
+    """Take out every conversation of these places and of these sessions; how many that were.
+
+    The rows go in one transaction. That the file is written anew, and its log emptied, is done at
+    each call: one before may have been cut off in between.
+    """
+    scope = {
+        "keys": json.dumps(list(keys)),
+        "sessions": json.dumps(list(session_ids)),
+        "forgotten": FORGOTTEN,
+    }
+    with database.reading() as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+    with database.writing() as connection:
+        gone = [int(row[0]) for row in connection.execute(_FOUND, scope)]
+        if gone:
+            _take_out(connection, gone)
+    with database.reading() as connection:
+        connection.execute("VACUUM")
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise LosslessError("the rows are gone; the file's log could not be emptied at this moment")
+    return len(gone)
+
+
+def _take_out(connection: sqlite3.Connection, gone: Sequence[int]) -> None:
+    scope = {"gone": json.dumps(list(gone)), "forgotten": FORGOTTEN}
+    listed = "(SELECT value FROM json_each(:gone))"
+    for table in ("messages", "nodes", "sources", "sessions"):
+        connection.execute(f"DELETE FROM {table} WHERE conversation IN {listed}", scope)
+    connection.execute(
+        f"UPDATE conversations SET session_key = '', parent = NULL, made_at = :forgotten"
+        f" WHERE id IN {listed}",
+        scope,
+    )
+    # Taken out word by word, an index keeps them in its segments until those are merged: it is
+    # made anew of what is left.
+    connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
+    left = connection.execute("SELECT id, conversation, stored, own FROM messages")
+    connection.executemany(
+        "INSERT INTO words (rowid, said) VALUES (?, ?)",
+        ((number, text_in_index(where, stored, bool(own))) for number, where, stored, own in left),
+    )
