@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,8 @@ def write_all(home: Home, secrets: Mapping[str, str], config: str | None) -> Wri
         targets = {home.secrets / name: f"{value}\n" for name, value in secrets.items()}
         if config is not None:
             targets[file] = config
+        for target in filter(Path.is_dir, targets):  # all else that can fail does so beside them
+            raise IsADirectoryError(errno.EISDIR, "it is a folder", str(target))
         with _beside(targets) as parts, _undisturbed():
             kept = _put_aside(file) if config is not None else None
             for part, target in parts.items():
@@ -115,7 +118,9 @@ def _put_aside(file: Path) -> Path | None:
         with open(descriptor, "wb") as stream:
             stream.write(file.read_bytes())
         return kept
-    raise OSError(17, "there are too many kept ones", str(file.with_name(f"{file.name}.bak")))
+    raise OSError(
+        errno.EEXIST, "there are too many kept ones", str(file.with_name(f"{file.name}.bak"))
+    )
 
 
 def _give_to_owner(home: Home, paths: list[Path]) -> None:

@@ -274,3 +274,18 @@ class TestFiles:
         with pytest.raises(PosthouseError, match="is no folder"):
             check_home(Home(file / "below", "a test"))
         check_home(self.home(tmp_path))
+
+
+def test_one_that_can_not_be_written_leaves_the_others_as_they_were(tmp_path: Path) -> None:
+    home = Home(tmp_path, "a test")
+    (home.secrets / "TELEGRAM_BOT_TOKEN").mkdir(parents=True)
+    (home.secrets / "ANTHROPIC_API_KEY").write_text("the old one")
+    new = {"ANTHROPIC_API_KEY": "new", "TELEGRAM_BOT_TOKEN": "new"}
+    with pytest.raises(PosthouseError, match="TELEGRAM_BOT_TOKEN can not be written"):
+        write_all(home, new, "model: {}\n")
+    assert (home.secrets / "ANTHROPIC_API_KEY").read_text() == "the old one"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "ANTHROPIC_API_KEY",
+        "TELEGRAM_BOT_TOKEN",
+        "secrets",
+    ]
