@@ -197,7 +197,8 @@ class JobRunner:
             return False
         if self._gate.allows_chat(to.platform, to.bot_id, to.chat_id):
             return True
-        return not await self._why_not(job, self._clock.now())
+        in_utc = replace(job.schedule, zone="UTC")  # its own zone may be what is wrong
+        return not await self._why_not(replace(job, schedule=in_utc), self._clock.now())
 
     async def _hand_over(self, fired: Fired) -> None:
         _report(fired)
