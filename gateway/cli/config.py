@@ -178,10 +178,4 @@ def _about_mcp(config: Config, around: Surroundings) -> list[str]:
 
 
 def _presence(secrets: Secrets) -> dict[str, str]:
-    values = {
-        "TELEGRAM_BOT_TOKEN": secrets.telegram_bot_token,
-        "DISCORD_BOT_TOKEN": secrets.discord_bot_token,
-        "ANTHROPIC_API_KEY": secrets.anthropic_api_key,
-        "TELEGRAM_WEBHOOK_SECRET": secrets.telegram_webhook_secret,
-    }
-    return {name: "set" if value else "not set" for name, value in values.items()}
+    return {name: "set" if value else "not set" for name, value in secrets.by_name().items()}

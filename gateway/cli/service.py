@@ -159,9 +159,7 @@ def _wanted_home(named: str | None) -> str:
 
 def _secrets(env: Mapping[str, str]) -> dict[str, str]:
     """Those of this environment, by their names; a home's own come along with it (``--from``)."""
-    found = read_secrets(env)
-    by_name = {name: getattr(found, name.lower()) for name in SECRET_NAMES}
-    return {name: value for name, value in by_name.items() if value}
+    return {name: value for name, value in read_secrets(env).by_name().items() if value}
 
 
 def _do(steps: list[Step], *, dry_run: bool) -> None:

@@ -22,20 +22,15 @@ def doubts_about(secrets: Secrets, env: Mapping[str, str]) -> list[str]:
 
     ``secrets``: as they were read from this environment.
     """
-    values = {
-        "TELEGRAM_BOT_TOKEN": secrets.telegram_bot_token,
-        "DISCORD_BOT_TOKEN": secrets.discord_bot_token,
-        "ANTHROPIC_API_KEY": secrets.anthropic_api_key,
-    }
     found: list[str] = []
-    for name, value in values.items():
+    for name, value in secrets.by_name().items():
         if value:
             continue
         if env.get(f"{name}_FILE"):
             found.append(f"{name}_FILE: {env[f'{name}_FILE']} is empty, so there is no {name}")
         found += [
             f"{other} is set, but nothing reads it: call it {name}"
-            for other in _OTHER_NAMES[name]
+            for other in _OTHER_NAMES.get(name, ())
             if env.get(other, "").strip()
         ]
     found += nearly_meant(env)

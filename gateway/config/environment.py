@@ -6,7 +6,7 @@ import configparser
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -35,15 +35,16 @@ class Secrets:
     anthropic_api_key: str | None = field(default=None, repr=False)
     telegram_webhook_secret: str | None = field(default=None, repr=False)
 
+    def by_name(self) -> dict[str, str | None]:
+        """Each as its variable and its file are called."""
+        return {name: getattr(self, name.lower()) for name in SECRET_NAMES}
+
     def values(self) -> list[str]:
         """Every value that must not appear in a log."""
-        found = (
-            self.telegram_bot_token,
-            self.discord_bot_token,
-            self.anthropic_api_key,
-            self.telegram_webhook_secret,
-        )
-        return [value for value in found if value]
+        return [value for value in self.by_name().values() if value]
+
+
+SECRET_NAMES = tuple(one.name.upper() for one in fields(Secrets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +177,7 @@ def read_secrets(env: Mapping[str, str], folder: Path | None = None) -> Secrets:
     Raises:
         ConfigError: a named file can not be read, or one of the folder by too many.
     """
-    return Secrets(
-        telegram_bot_token=_secret(env, "TELEGRAM_BOT_TOKEN", folder),
-        discord_bot_token=_secret(env, "DISCORD_BOT_TOKEN", folder),
-        anthropic_api_key=_secret(env, "ANTHROPIC_API_KEY", folder),
-        telegram_webhook_secret=_secret(env, "TELEGRAM_WEBHOOK_SECRET", folder),
-    )
-
-
-SECRET_NAMES = (
-    "TELEGRAM_BOT_TOKEN",
-    "DISCORD_BOT_TOKEN",
-    "ANTHROPIC_API_KEY",
-    "TELEGRAM_WEBHOOK_SECRET",
-)
+    return Secrets(**{name.lower(): _secret(env, name, folder) for name in SECRET_NAMES})
 
 
 def set_up_for_plugins(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +102,8 @@ class Source:
 
 def changed_secrets(old: Reading, new: Reading) -> Iterator[str]:
     """The names of those that differ; what was not asked for before is told by its key."""
-    for one in fields(Secrets):
-        if getattr(old.secrets, one.name) != getattr(new.secrets, one.name):
-            yield one.name.upper()
+    now = new.secrets.by_name()
+    yield from (name for name, value in old.secrets.by_name().items() if value != now[name])
     for name, value in new.referenced.items():
         if name in old.referenced and old.referenced[name] != value:
             yield name
