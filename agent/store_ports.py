@@ -1,4 +1,4 @@
-"""Owns the Protocols of the store: sessions and their turns, mail, the archive, all as one."""
+"""Owns the Protocols of the store: sessions and their turns, and everything as one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.archive_ports import Archive
 from agent.forgetting import Forgetting
 from agent.jobs.ports import JobStore
-from agent.ledger import Ledger, LedgerReader
-from agent.lineages import Lineages, UsageTotals
+from agent.ledger import Ledger
+from agent.lineages import Lineages
 from agent.mail import (
     Address,
-    Cursor,
-    InboxItem,
-    InboxRecord,
     OutboxDraft,
     OutboxItem,
-    OutboxPart,
-    PartDraft,
-    Receipt,
-    SendState,
 )
+from agent.mail_ports import Mailbox
 from agent.memory.notes import NoteStore
 from agent.messages import Draft, Row
 from agent.pairings import Pairings
@@ -33,14 +28,11 @@ from agent.sessions import (
     CompressionState,
     Conversation,
     EndReason,
-    Hit,
     InterruptedTurn,
     LastSaid,
     LoadedSession,
     RewriteRequest,
-    SearchScope,
     Session,
-    SessionInfo,
     SessionPrefix,
     SplitRequest,
     TurnOpening,
@@ -329,228 +321,6 @@ class SessionStore(Ledger, Shelf, Protocol):
         Raises:
             StaleTurn: the turn is over.
         """
-        ...
-
-
-class Mailbox(Protocol):
-    """What came in and what is owed. Same guarantees as `SessionStore`."""
-
-    async def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
-        """Store an inbound message once; the cursor moves in the same transaction.
-
-        A repeat, by (platform, bot, kind, update) within a week or by (platform, bot, chat,
-        message, kind), stores nothing and gives the first row's id; an empty ``message_id`` is no
-        message's. Cursors only move forward. The receipt tells where the chat is today.
-        """
-        ...
-
-    async def revise(self, record: InboxRecord) -> bool:
-        """Let a waiting message say what it says after an edit: its text and its payload.
-
-        Found by (platform, bot, chat, message, kind). False: it does not wait (any more), so it
-        stays as it was read. An edit that is older than the one it shows already (by its
-        ``update_id``) changes nothing.
-        """
-        ...
-
-    async def move_chat(
-        self, platform: str, bot_id: str, old_chat_id: str, new_chat_id: str
-    ) -> bool:
-        """A chat has got another id: routes, waiting messages and what is owed follow.
-
-        One transaction. What came to the new id before it was known to be the old one's heir is
-        kept: where both ids lead to a conversation, the old one's goes on under the key, and the
-        other stays in ``/sessions``. Numbers of messages and of threads mean nothing in the new
-        chat: they are dropped, and so is the old chat's cursor.
-
-        From now on the old id means the new one in whatever the store is asked or given: a key, a
-        message, an answer. Nothing leads to the old id any more, however late it comes.
-
-        False: nothing was done. This was known already; or the old id has moved elsewhere before,
-        or would come back to itself: what was said first stays.
-        """
-        ...
-
-    async def moved_chats(self, platform: str, bot_id: str) -> dict[str, str]:
-        """Old id → id of today, also over several moves."""
-        ...
-
-    async def knows_chat(self, platform: str, bot_id: str, chat_id: str) -> bool:
-        """Does a conversation, a waiting message or an owed answer lead to this chat?"""
-        ...
-
-    async def quarantine(
-        self, platform: str, bot_id: str, update_id: str, raw: str, reason: str
-    ) -> None:
-        """Keep an update that could not be read, so that it does not block those behind it."""
-        ...
-
-    async def open_inbox(self) -> list[InboxItem]:
-        """Everything in state ``new``, oldest first."""
-        ...
-
-    async def newest_items(self, platform: str, bot_id: str, *, among: int) -> list[InboxItem]:
-        """What this bot was sent of the newest ``among`` rows, in any state, oldest first."""
-        ...
-
-    async def inbox_items(self, inbox_ids: Sequence[int]) -> list[InboxItem]:
-        """These rows in any state, by id: where an interrupted turn's answer goes, and to whom.
-
-        Unknown ids are left out.
-        """
-        ...
-
-    async def answer_inbox(
-        self, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
-    ) -> tuple[OutboxItem, ...]:
-        """Mark as answered and owe these answers: for whatever needs no turn.
-
-        Nothing is owed, and nothing given back, if all of these rows were answered before: so that
-        a call whose outcome is unknown can be repeated.
-        """
-        ...
-
-    async def owe(self, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
-        """Owe an answer that belongs to no inbound message."""
-        ...
-
-    async def await_restart(
-        self, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
-    ) -> tuple[OutboxItem, ...]:
-        """As `answer_inbox`, for a row that asks for a restart: its chat waits for the next start.
-
-        One transaction, so that the row can not ask again whatever happens to this process.
-
-        Raises:
-            StoreError: there is no such row.
-        """
-        ...
-
-    async def say_restarted(self, text: str) -> tuple[OutboxItem, ...]:
-        """Owe this to each chat that waits for a start, once; from then on none waits."""
-        ...
-
-    async def owed(self) -> list[OutboxItem]:
-        """Everything in state ``planned``, ``sending`` or ``unknown``, oldest first, with parts."""
-        ...
-
-    async def plan_parts(
-        self, outbox_id: int, parts: Sequence[PartDraft]
-    ) -> tuple[OutboxPart, ...]:
-        """Store the parts, once: if there are some already, those are given back unchanged.
-
-        An answer that is over (sent, also as nothing at all, or failed) gets none any more.
-
-        Raises:
-            StoreError: there is no such answer.
-        """
-        ...
-
-    async def mark_part(
-        self,
-        part_id: int,
-        state: SendState,
-        *,
-        platform_message_id: str | None = None,
-        error: str | None = None,
-    ) -> None:
-        """Store what became of a part. ``sending`` counts an attempt.
-
-        The item follows its parts: sent when all are, failed when one has failed, unknown when one
-        is unknown and none is left to send.
-
-        Raises:
-            StoreError: there is no such part.
-        """
-        ...
-
-    async def fail_outbox(self, outbox_id: int, error: str) -> None:
-        """Give up on an answer and on its parts that are not sent.
-
-        Raises:
-            StoreError: there is no such answer.
-        """
-        ...
-
-    async def cursors(self, platform: str, bot_id: str) -> dict[str, str]:
-        """Channel id → newest stored message id."""
-        ...
-
-    async def set_cursor(self, cursor: Cursor) -> None:
-        """Move a cursor forward without a message (its channel's messages are of no interest)."""
-        ...
-
-
-class Archive(LedgerReader, Protocol):
-    """Looking at what is stored. Reads only."""
-
-    async def search(
-        self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
-    ) -> list[Hit]:
-        """Best first. Any text is a valid query; copies are folded into their originals.
-
-        ``before_id``: who asks is not what is looked for. From this message on only results of
-        tools count (a long turn is compressed while it runs); the rest is neither found, nor named
-        as newer, nor has it a part in what another one scores. An original's id bounds its copies
-        too.
-        """
-        ...
-
-    async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
-        """The originals around a message in its session, in order, itself included.
-
-        Empty if there is no such message.
-        """
-        ...
-
-    async def conversation_of_message(self, message_id: int) -> Conversation | None:
-        """Whose a message is."""
-        ...
-
-    async def in_scope(self, scope: SearchScope, message_id: int) -> bool:
-        """May whoever searches in this scope see this message? False for one that nobody knows."""
-        ...
-
-    async def result_of_call(self, scope: SearchScope, call_id: str) -> Row | None:
-        """The result of a tool call as it was stored first, whole; the newest, if ids repeat."""
-        ...
-
-    async def list_sessions(
-        self, *, conversation_id: str | None = None, limit: int = 50
-    ) -> list[SessionInfo]:
-        """Newest first."""
-        ...
-
-    async def session_infos(self, session_ids: Sequence[str]) -> list[SessionInfo]:
-        """In the order asked; unknown ids are left out."""
-        ...
-
-    async def openings(self, conversation_ids: Sequence[str]) -> dict[str, str]:
-        """How conversations began: a person's first words there, cut; left out where none are."""
-        ...
-
-    async def session_ids(self, beginning: str, *, limit: int = 10) -> list[str]:
-        """Ids that begin so, in order; exactly that letter case, nothing in it is a pattern."""
-        ...
-
-    async def all_rows(self, session_id: str) -> list[Row]:
-        """Every row of a session, replaced ones included, by id."""
-        ...
-
-    async def active_rows(self, session_id: str) -> list[Row]:
-        """The list as it stands, in order; nothing is repaired.
-
-        Raises:
-            SessionNotFound: never existed.
-        """
-        ...
-
-    async def lineage(self, session_id: str) -> list[Session]:
-        """As `SessionStore.lineage`: the command line has only this half of the store."""
-        ...
-
-    async def usage_totals(self, conversation_id: str) -> UsageTotals:
-        """As `agent.lineages.Lineages.usage_totals`, for the same reason."""
         ...
 
 

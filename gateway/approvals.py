@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from agent.approvals import Proposal, Ruling
 from agent.errors import StoreError
 from agent.mail import Address, InboxRecord, OutboxDraft, OutboxItem
+from agent.mail_ports import Mailbox
 from agent.ports import Clock
 from agent.sessions import key_in
-from agent.store_ports import Mailbox
 from gateway import approval_text as texts
 from gateway.questions import (
     NOBODY_THERE,

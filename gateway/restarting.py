@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from agent.mail import OutboxDraft, OutboxItem
-from agent.store_ports import Mailbox
+from agent.mail_ports import Mailbox
 
 
 class RestartDesk:

@@ -34,7 +34,7 @@ class Reading(Protocol):
 
 
 class SqlArchive:
-    """`agent.store_ports.Archive` over read-only connections."""
+    """`agent.archive_ports.Archive` over read-only connections."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading

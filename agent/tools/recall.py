@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from agent.archive_ports import Archive
 from agent.errors import ToolError
 from agent.messages import Message, Row, ToolSchema, text_of
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ToolContext, ToolResult
 from agent.sessions import Hit, SearchScope
-from agent.store_ports import Archive
 
 MAX_QUERIES = 5
 MAX_LIMIT = 20

@@ -10,9 +10,9 @@ import textwrap
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from agent.archive_ports import Archive
 from agent.errors import PosthouseError
 from agent.sessions import SessionInfo
-from agent.store_ports import Archive
 from gateway.cli import exits, session_table
 from gateway.cli.output import out, plain, terminal_width
 from gateway.config.environment import Home, Secrets, environment

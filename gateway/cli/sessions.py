@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent.archive_ports import Archive
 from agent.compaction.plan.report import last_compression
 from agent.composition import fill
 from agent.errors import ConfigError, PosthouseError, SessionNotFound
@@ -16,7 +17,6 @@ from agent.ledger import LedgerScope
 from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from agent.spending import bill_of
-from agent.store_ports import Archive
 from gateway.cli import exits, session_table, session_view
 from gateway.cli.output import out, plain, terminal_width
 from gateway.cli.session_view import SessionView

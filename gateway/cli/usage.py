@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agent.archive_ports import Archive
 from agent.clock import SystemClock
 from agent.errors import PosthouseError
 from agent.ledger import LedgerLine, LedgerScope
 from agent.prices import PriceTable, price_table
 from agent.spending import FREE_MODELS, Bill, Day, bill_of, day_at
-from agent.store_ports import Archive
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
 from gateway.commands.usage_text import people

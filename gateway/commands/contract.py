@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from agent.archive_ports import Archive
 from agent.compaction.micro.progress import MicroSettings
 from agent.lineages import Lineages
 from agent.mail import Button, InboxRecord, OutboxItem
@@ -14,7 +15,7 @@ from agent.memory.desk import NoteDesk
 from agent.model_metadata import Triggers
 from agent.prompt_caching import CacheTtl
 from agent.sessions import Conversation, LoadedSession, Session, SessionPrefix
-from agent.store_ports import Archive, SessionStore
+from agent.store_ports import SessionStore
 from agent.turn_companions import Boundary, BoundaryReason
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from agent.errors import StoreUnavailable
 from agent.mail import OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
-from agent.store_ports import Mailbox
+from agent.mail_ports import Mailbox
 from gateway import texts
 from gateway.delivery.rendering import rendered
 from gateway.delivery.waiting import Waiting

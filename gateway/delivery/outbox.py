@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart
+from agent.mail_ports import Mailbox
 from agent.ports import Clock
-from agent.store_ports import Mailbox
 from gateway.delivery.beside import Beside
 from gateway.delivery.chat import ChatSender
 from gateway.delivery.chats import ChatKey, Chats, chat_of

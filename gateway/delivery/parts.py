@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.mail import OutboxItem, OutboxPart, SendState
+from agent.mail_ports import Mailbox
 from agent.ports import Clock
-from agent.store_ports import Mailbox
 from gateway.delivery.beside import Beside
 from gateway.delivery.booking import Booking
 from gateway.delivery.chats import Chats

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from agent.errors import StoreUnavailable
+from agent.mail_ports import Mailbox
 from agent.pairings import Pairings
-from agent.store_ports import Mailbox
 from gateway.intake.access import Learned, PlatformPolicy, Verdict, allows_chat, decide
 from gateway.platforms.contract import InboundMessage
 

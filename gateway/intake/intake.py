@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agent.mail import Cursor, InboxItem, InboxRecord, OutboxItem
+from agent.mail_ports import Mailbox
 from agent.messages import is_blank
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import Clock
-from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.intake.access import PlatformPolicy
 from gateway.intake.commands import Command, parse_command

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from agent.mail import InboxItem, InboxRecord, OutboxDraft
+from agent.mail_ports import Mailbox
 from agent.ports import Clock, Steering
 from agent.sessions import InterruptedTurn, key_in, place_of
-from agent.store_ports import Mailbox
 from gateway import texts
 from gateway.commands.contract import CommandHost
 from gateway.delivery.outbox import Delivery

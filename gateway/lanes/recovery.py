@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent.mail import InboxItem, OutboxKind
+from agent.mail_ports import Mailbox
 from agent.ports import Clock
 from agent.sessions import InterruptedTurn
-from agent.store_ports import Mailbox, SessionStore
+from agent.store_ports import SessionStore
 from gateway import __version__, texts
 from gateway.commands import registry
 from gateway.delivery.outbox import Delivery

@@ -20,11 +20,11 @@ from typing import Any
 
 import yaml
 
+from agent.archive_ports import Archive
 from agent.daemon_threads import DaemonThreads
 from agent.errors import PosthouseError
 from agent.ports import Clock
 from agent.redact import redact_sensitive_text
-from agent.store_ports import Archive
 
 log = logging.getLogger(__name__)
 

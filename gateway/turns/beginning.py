@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from agent.errors import StaleTurn
 from agent.mail import InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.mail_ports import Mailbox
 from agent.ports import Clock
 from agent.sessions import TurnTicket
-from agent.store_ports import Mailbox, SessionStore
+from agent.store_ports import SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery

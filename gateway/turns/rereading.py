@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agent.errors import StoreError
 from agent.mail import InboxItem
-from agent.store_ports import Mailbox
+from agent.mail_ports import Mailbox
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from agent.errors import ModelError, SessionEnded, StaleTurn, StoreError
 from agent.lineages import Lineages
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem
+from agent.mail_ports import Mailbox
 from agent.messages import Draft
 from agent.ports import Clock, Compactor, Steering
 from agent.sessions import (
@@ -22,7 +23,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from agent.store_ports import Mailbox, SessionStore
+from agent.store_ports import SessionStore
 from gateway import texts
 from gateway.accounts import Accounts
 from gateway.delivery.outbox import Delivery

@@ -10,10 +10,11 @@ from functools import partial
 from agent.errors import SessionEnded, StaleTurn, StoreError
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
+from agent.mail_ports import Mailbox
 from agent.messages import without_thinking
 from agent.ports import Clock, Usage, entry_of
 from agent.sessions import TurnOutcome, TurnTicket
-from agent.store_ports import Mailbox, SessionStore
+from agent.store_ports import SessionStore
 from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.tasks import StopSignal

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from agent.archive_ports import Archive
 from agent.clock import SystemClock
 from agent.daemon_threads import DaemonThreads
 from agent.ports import Clock
-from agent.store_ports import Archive, Store
+from agent.store_ports import Store
 from gateway.commands.registry import ALIASES, COMMANDS
 from gateway.config.environment import (
     environment,

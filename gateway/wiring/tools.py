@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Collection
 from datetime import tzinfo
 
+from agent.archive_ports import Archive
 from agent.attachments import Attachments
 from agent.media.pictures import PictureMaker
 from agent.memory.desk import NoteDesk
 from agent.ports import Clock, Tool
-from agent.store_ports import Archive
 from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.command_socket import SocketRunner

@@ -52,7 +52,7 @@ def search(
     limit: int,
     before_id: int | None = None,
 ) -> list[Hit]:
-    """`agent.store_ports.Archive.search`."""
+    """`agent.archive_ports.Archive.search`."""
     question = read_question(clean(query))
     if limit <= 0 or not question.text:
         return []

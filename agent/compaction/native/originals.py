@@ -23,11 +23,11 @@ class Past(Protocol):
         ...
 
     async def active_rows(self, session_id: str) -> list[Row]:
-        """As `agent.store_ports.Archive.active_rows`."""
+        """As `agent.archive_ports.Archive.active_rows`."""
         ...
 
     async def all_rows(self, session_id: str) -> list[Row]:
-        """As `agent.store_ports.Archive.all_rows`."""
+        """As `agent.archive_ports.Archive.all_rows`."""
         ...
 
     async def uncompressed(self, session_id: str) -> tuple[Row, ...]:
