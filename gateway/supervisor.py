@@ -263,8 +263,11 @@ class Supervisor:
         before, charge.status = charge.status, PlatformStatus(state, reason)
         if before == charge.status:
             return
+        level = logging.INFO if state in _WELL else logging.WARNING
+        if state is PlatformState.FAILED_CONFIG:
+            level = logging.ERROR  # it waits for a person: who only sees errors has to see this one
         log.log(
-            logging.INFO if state in _WELL else logging.WARNING,
+            level,
             "platform state",
             extra={"platform": charge.name, "state": state.value, "reason": reason},
         )

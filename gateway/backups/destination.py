@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import PosthouseError
-from gateway.backups.shelf import folder_of
+from gateway.backups.shelf import folder_of, manifest_of
 from gateway.config.environment import Home
 
 _FILES = (".db", ".sqlite", ".sqlite3")
@@ -47,6 +47,10 @@ def _destination(home: Home, named: str, date: str) -> Destination:
         return Destination(path, is_file=True)
     if path == folder_of(home).resolve():
         _make(path)  # where all of them lie is none of them
+    if manifest_of(path) is not None:
+        raise PosthouseError(  # one inside would be overlooked, and the old one put back
+            f"{path} is a backup already; name a new folder, or {path.parent} for one beside it"
+        )
     if path.is_dir():
         return Destination(_free(path / date))
     if path.exists():

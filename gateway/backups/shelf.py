@@ -95,6 +95,7 @@ def note_elsewhere(home: Home, backup: Backup) -> None:
 
 
 def _elsewhere(home: Home) -> Iterator[Backup]:
+    found: dict[Path, Backup] = {}  # a file that is written again and again is one
     for line in _lines(folder_of(home) / _ELSEWHERE):
         try:
             facts = json.loads(line)
@@ -106,7 +107,8 @@ def _elsewhere(home: Home) -> Iterator[Backup]:
         with contextlib.suppress(OSError):
             if path.parent.exists() and not path.exists():
                 continue
-        yield backup
+        found[path] = backup
+    yield from found.values()
 
 
 def _replaced(home: Home) -> Iterator[Backup]:

@@ -14,6 +14,7 @@ from gateway.backups.shelf import folder_of, not_allowed, note_elsewhere
 from gateway.backups.trees import give_to_owner_of
 from gateway.cli import exits
 from gateway.cli.output import out, plain
+from gateway.cli.overview_text import count
 from gateway.config.environment import Home, environment, find_home
 
 ALONE = """\
@@ -61,13 +62,14 @@ def _told(made: Made) -> str:
     counts = made.counts
     lines = [
         f"written and checked: {plain(str(made.backup.path))}",
-        f"{counts['conversations']} conversations, {counts['messages']} messages, "
+        f"{count(counts['conversations'], 'conversation')}, "
+        f"{count(counts['messages'], 'message')}, "
         f"{made.backup.bytes / 1e6:.1f} MB",
     ]
     if made.alone:
         lines.append(ALONE)
     else:
-        lines.append(f"{made.attachments} attachments" + "".join(f", {b}" for b in made.beside))
+        lines.append(count(made.attachments, "attachment") + "".join(f", {b}" for b in made.beside))
     if made.missing_attachments:
         lines.append(f"{made.missing_attachments} attachments were gone from the home before")
     if made.left_out:

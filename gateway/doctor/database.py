@@ -143,9 +143,15 @@ def _backups(said: Said, ground: Ground, begun: float | None) -> None:
     text = f"the newest backup is {_age(days)} old: {whole[0].path}"
     if days > OLD_BACKUP_DAYS:
         said.warning(text, "posthouse backup /a/folder/on/another/disk; then see the log for why")
+    elif not whole[0].path.exists():
+        said.note(
+            f"{text}, which is not there now", "unless its disk is kept elsewhere: posthouse backup"
+        )
     else:
         said.ok(text)
 
 
 def _age(days: float) -> str:
+    if days < 1 / 12:
+        return f"{days * 24 * 60:.0f} min"
     return f"{days * 24:.0f} hours" if days < 2 else f"{days:.0f} days"

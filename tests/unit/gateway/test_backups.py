@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from agent.errors import PosthouseError
 from gateway.backups.destination import destination
 from gateway.backups.making import make, tidy
-from gateway.backups.shelf import MANIFEST, manifest_of, within
+from gateway.backups.shelf import MANIFEST, kept, manifest_of, note_elsewhere, within
 from gateway.backups.trees import copy_tree
 from gateway.config.environment import Home
 from tests.unit.gateway.backup_rig import NOW, TOOLS, filled, made, new_home, put_back, words_in
@@ -70,6 +71,9 @@ async def test_where_it_goes(home: Home, tmp_path: Path) -> None:
     assert alone.alone
     again = await made(home, str(tmp_path / "x.db"))  # yesterday's is replaced
     assert again.backup.path == tmp_path / "x.db"
+    for made_again in (alone, again):
+        note_elsewhere(home, made_again.backup)
+    assert [b for b in kept(home) if b.path.suffix] == [replace(again.backup, kind="elsewhere")]
     assert stat.S_IMODE((tmp_path / "x.db").stat().st_mode) == 0o600
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
@@ -99,6 +103,14 @@ def test_where_none_may_go(home: Home, tmp_path: Path, named: str, words: str) -
     with pytest.raises(PosthouseError, match=words):
         destination(home, where, "d")
     assert (tmp_path / "a file.db").read_text() == "mine"
+
+
+async def test_none_goes_into_another(home: Home, tmp_path: Path) -> None:
+    """A name that is used every week: who restores from it would get that of the first."""
+    await filled(home)
+    await made(home, str(tmp_path / "monday"))
+    with pytest.raises(PosthouseError, match="is a backup already"):
+        await made(home, str(tmp_path / "monday"))
 
 
 async def test_two_that_are_made_in_the_same_second_are_two(home: Home, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -58,7 +59,9 @@ async def settled(condition: Callable[[], bool]) -> None:
     pytest.fail("did not happen")
 
 
-async def test_bad_token_stops_only_its_platform(clock: FakeClock) -> None:
+async def test_bad_token_stops_only_its_platform(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     bad, good = Scripted("bad", PlatformConfigError("token refused")), Scripted("good")
     supervisor = supervise(clock, bad, good)
     task = asyncio.ensure_future(supervisor.run())
@@ -66,6 +69,8 @@ async def test_bad_token_stops_only_its_platform(clock: FakeClock) -> None:
     await settled(lambda: supervisor.status["good"].state is PlatformState.RUNNING)
     assert supervisor.status["bad"].state is PlatformState.FAILED_CONFIG
     assert supervisor.status["bad"].reason == "token refused"
+    # On a terminal with a chat only errors are shown, and this waits for whoever sits there.
+    assert {r.__dict__["platform"] for r in caplog.records if r.levelno >= logging.ERROR} == {"bad"}
     assert not supervisor.hopeless
     await clock.advance(3600)
     assert bad.count == 1
