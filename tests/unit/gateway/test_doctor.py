@@ -289,6 +289,27 @@ def test_what_is_wrong_is_found_with_its_remedy(house: House, name: str) -> None
     assert KEY not in in_words(house.findings())
 
 
+@pytest.mark.parametrize("name", ["wholesome", "log of a crash", "newer"])
+def test_looking_changes_nothing(house: House, name: str) -> None:
+    if name in CASES:
+        CASES[name].breaks(house)
+
+    def everything() -> dict[Path, tuple[bytes, int]]:
+        files = (p for p in house.home.rglob("*") if p.is_file())
+        return {p: (p.read_bytes(), p.stat().st_mode) for p in files}
+
+    before = everything()
+    house.findings()
+    assert everything() == before
+
+
+def test_a_home_that_is_not_there_is_no_problem_and_not_made(tmp_path: Path) -> None:
+    house = House(tmp_path / "nothing", {"POSTHOUSE_HOME": str(tmp_path / "nothing")})
+    assert house.troubles() == []
+    assert not house.home.exists()
+    assert any("posthouse init" in f.remedy for f in house.findings())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
 def test_the_socket_of_the_tools_is_systemds(house: House) -> None:
     """And so root's, until the service's start gives it to its user."""
