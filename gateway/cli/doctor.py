@@ -21,7 +21,7 @@ _MARKS = {"ok": "ok", "note": "--", "warning": "!", "problem": "!!"}
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit 0: no problem; 1: at least one."""
-    ground = survey(environment(), arguments.config, offline=arguments.offline)
+    ground = survey(environment(), arguments.config, offline=arguments.offline, as_service=True)
     findings = examine(all_areas(ground), ground.secrets.values())
     problems = [finding for finding in findings if finding.level == "problem"]
     if arguments.json:

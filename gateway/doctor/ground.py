@@ -14,6 +14,7 @@ from gateway.config.loading import PassedThrough, load
 from gateway.config.models import Config
 from gateway.control import ask, socket_path
 from gateway.probing.patience import within
+from gateway.service.unit import CREDENTIALS
 
 ANSWER_SECONDS = 3.0
 """A daemon that lives answers at once."""
@@ -51,9 +52,26 @@ def readable(folder: Path) -> bool:
     return not os.path.lexists(folder) or os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
 
 
-def survey(env: Mapping[str, str], config_option: str | None, *, offline: bool) -> Ground:
-    """Read what there is; what can not be read is a finding and no error."""
+def as_the_service(
+    env: Mapping[str, str], home: Home, folder: Path = CREDENTIALS
+) -> Mapping[str, str]:
+    """With the secrets that the installed unit hands out, for whoever may read those files."""
+    of_the_unit = home.is_services and not env.get("CREDENTIALS_DIRECTORY")
+    if of_the_unit and folder.is_dir() and readable(folder):
+        return {**env, "CREDENTIALS_DIRECTORY": str(folder)}
+    return env
+
+
+def survey(
+    env: Mapping[str, str], config_option: str | None, *, offline: bool, as_service: bool = False
+) -> Ground:
+    """Read what there is; what can not be read is a finding and no error.
+
+    ``as_service``: where the home is the installed service's, with its secrets.
+    """
     home = find_home(env)
+    if as_service:
+        env = as_the_service(env, home)
     file, config, sections, notes = None, Config(), PassedThrough(), tuple[str, ...]()
     config_problems: tuple[str, ...] = ()
     try:

@@ -10,6 +10,7 @@ from gateway.config.doubts import doubts_about
 from gateway.config.environment import SECRET_NAMES, odd_secrets
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
+from gateway.service.unit import CREDENTIALS
 
 
 def look(ground: Ground) -> Iterable[Finding]:
@@ -50,7 +51,9 @@ def source_of(ground: Ground, name: str) -> tuple[str, Path | None]:
         return f"the file {file} ({name}_FILE)", file
     credentials = env.get("CREDENTIALS_DIRECTORY")
     if credentials and _says_something(Path(credentials) / name):
-        return "a systemd credential", None
+        # A file is looked after; what the manager has put before a service is its own affair.
+        file = Path(credentials) / name
+        return (str(file), file) if file.parent == CREDENTIALS else ("a systemd credential", None)
     own = ground.home.secrets / name
     return (f"{own}", own) if os.path.isfile(own) else ("", None)
 

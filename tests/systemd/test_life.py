@@ -11,7 +11,7 @@ from gateway.texts import restarted
 from tests.acceptance.harness import TELEGRAM_USER
 from tests.fakes.person import Person
 from tests.systemd.machine import ENVIRONMENT, PROGRAM
-from tests.systemd.service import UNIT, Service
+from tests.systemd.service import SECRETS, UNIT, Service
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
@@ -27,6 +27,12 @@ async def test_from_nothing_to_an_answer(service: Service) -> None:
     # The same command line, as root, finds the service's home by itself.
     assert "ready" in await service.posthouse("status")
     assert "telegram" in await service.posthouse("sessions", "list")
+    # So does the doctor its secrets.
+    await service.run("chmod", "644", f"{SECRETS}/TELEGRAM_BOT_TOKEN")
+    said = await service.posthouse("doctor", "--offline")
+    assert f"ANTHROPIC_API_KEY: from {SECRETS}/ANTHROPIC_API_KEY" in said
+    assert "no chat platform is set up" not in said
+    assert f"chmod 600 {SECRETS}/TELEGRAM_BOT_TOKEN" in said
     # Secrets are neither in the environment nor in what systemd tells everybody.
     pid = await service.main_pid()
     environ = await service.run("cat", f"/proc/{pid}/environ")

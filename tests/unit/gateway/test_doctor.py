@@ -20,14 +20,14 @@ import pytest
 from gateway.backups.shelf import MANIFEST, Backup, manifest, note_elsewhere
 from gateway.cli.doctor import in_words
 from gateway.cli.main import main
-from gateway.config.environment import Home
+from gateway.config.environment import Home, read_secrets
 from gateway.control import ControlServer, send_line
 from gateway.doctor import machine, place, software, unit
 from gateway.doctor.areas import all_areas
 from gateway.doctor.asked import facts_of
 from gateway.doctor.checkup import examine
 from gateway.doctor.finding import Area, Finding, Said
-from gateway.doctor.ground import survey
+from gateway.doctor.ground import as_the_service, survey
 from gateway.doctor.skew import say_skew
 from gateway.service.installed import this_layout
 from storage.sqlite import open_store
@@ -287,6 +287,18 @@ def test_what_is_wrong_is_found_with_its_remedy(house: House, name: str) -> None
     assert any(case.text in f.text and case.remedy in f.remedy for f in found), house.findings()
     assert all(f.remedy for f in house.troubles())
     assert KEY not in in_words(house.findings())
+
+
+def test_the_secrets_of_the_service_are_looked_for_where_it_gets_them(tmp_path: Path) -> None:
+    env = {"PATH": "/bin"}
+    of_unit = Home(tmp_path / "home", "the installed unit posthouse.service")
+    assert as_the_service(env, of_unit, tmp_path / "none") == env
+    assert as_the_service(env, Home(tmp_path, "POSTHOUSE_HOME"), tmp_path) == env
+    (tmp_path / "ANTHROPIC_API_KEY").write_text(KEY)
+    found = as_the_service(env, of_unit, tmp_path)
+    assert read_secrets(found).anthropic_api_key == KEY
+    given = {**env, "CREDENTIALS_DIRECTORY": "/run/credentials/posthouse.service"}
+    assert as_the_service(given, of_unit, tmp_path) == given
 
 
 @pytest.mark.parametrize("name", ["wholesome", "log of a crash", "newer"])
