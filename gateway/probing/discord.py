@@ -62,12 +62,13 @@ def ask_bot(api_base: str, token: str, *, seconds: float = SECONDS) -> DiscordBo
     answer = _ask(api_base, token, "/users/@me", seconds)
     me = _object(answer)
     application = _object(_ask(api_base, token, "/applications/@me", seconds))
+    flags = application.get("flags")
     guilds = _ask(api_base, token, "/users/@me/guilds", seconds).body
     return DiscordBot(
         str(me.get("id", "")),
         str(me.get("username", "")),
         str(application.get("id", "")),
-        bool(int(application.get("flags") or 0) & _READS_TEXT),
+        isinstance(flags, int) and bool(flags & _READS_TEXT),
         len(guilds) if isinstance(guilds, list) else 0,
         _owner(application),
         answer.server_time,

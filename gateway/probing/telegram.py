@@ -78,8 +78,9 @@ def waiting_senders(base_url: str, token: str, *, wait_seconds: int) -> list[Sen
 
 
 def _sender(update: dict[str, Any]) -> Sender | None:
-    who = (update.get("message") or {}).get("from") or {}
-    if not who.get("id") or who.get("is_bot"):
+    message = update.get("message")
+    who = message.get("from") if isinstance(message, dict) else None
+    if not isinstance(who, dict) or not who.get("id") or who.get("is_bot"):
         return None
     name = " ".join(str(who[k]) for k in ("first_name", "last_name") if who.get(k))
     shown = f"{name} (@{who['username']})" if who.get("username") else name

@@ -80,11 +80,11 @@ def _get(url: str, headers: Mapping[str, str], seconds: float) -> Answer:
 def _answer(status: int, raw: bytes, headers: Message) -> Answer:
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     try:
         date = parsedate_to_datetime(headers["Date"]).timestamp() if headers["Date"] else None
-    except (ValueError, KeyError):
+    except (ValueError, OverflowError):
         date = None
     return Answer(status, body, date)
 

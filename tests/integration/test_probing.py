@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
 
+from gateway.probing import discord, model, telegram
 from gateway.probing.patience import within
-from gateway.probing.web import Unreachable, get
+from gateway.probing.web import Refused, Unreachable, get
 
 TOKEN = "123:AA-a-token-that-nobody-sees"
 
@@ -66,3 +69,37 @@ def test_what_went_wrong_is_said_without_the_address(base: str) -> None:
 def test_what_a_call_raises_comes_back() -> None:
     with pytest.raises(ZeroDivisionError):
         within(5, lambda: 1 // 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 200_000,
+        "\xff",
+        "null",
+        "[1]",
+        '{"result": 1}',
+        '{"result": [1, {"message": "x"}, {"message": {"from": 7}}]}',
+        '{"id": [1], "flags": "no number", "owner": {"id": {}}}',
+        '{"data": [1, {"id": null}]}',
+    ],
+)
+async def test_answers_of_somebody_else(body: str) -> None:
+    """A proxy's page, another service at that port: said, and no crash."""
+
+    async def answers(request: web.Request) -> web.Response:
+        return web.Response(text=body, headers={"Date": "Mon, 01 Jan 0001 00:00:00 -0000"})
+
+    runner, root = await _served(web.get("/{any:.*}", answers))
+    questions: list[Callable[[], object]] = [
+        lambda: telegram.ask_bot(f"{root}/bot", TOKEN),
+        lambda: telegram.webhook_of(f"{root}/bot", TOKEN),
+        lambda: telegram.waiting_senders(f"{root}/bot", TOKEN, wait_seconds=0),
+        lambda: discord.ask_bot(root, TOKEN),
+        lambda: discord.reach_gateway(root, TOKEN, None),
+        lambda: model.ask_model(root, TOKEN, "m"),
+    ]
+    for question in questions:
+        with contextlib.suppress(Unreachable, Refused):
+            await asyncio.to_thread(question)
+    await runner.cleanup()
