@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from agent.clock import SystemClock
-from gateway.doctor.database_file import looked_into
+from gateway.doctor.database_file import bytes_of, looked_into
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
 
@@ -21,7 +21,7 @@ def look(ground: Ground) -> Iterable[Finding]:
 
     said = Said("jobs")
     file = ground.home.database
-    if not os.access(file, os.R_OK, effective_ids=True):
+    if not bytes_of(file) or not os.access(file, os.R_OK, effective_ids=True):
         return said.findings
     try:
         with looked_into(file, daemon_runs=ground.runs) as connection:

@@ -331,6 +331,12 @@ def test_the_socket_of_the_tools_is_systemds(house: House) -> None:
     assert house.troubles() == []
 
 
+def test_a_pipe_in_the_place_of_the_database_is_not_waited_for(house: House) -> None:
+    house.database.unlink()
+    os.mkfifo(house.database)
+    assert not [f for f in house.findings() if "no answer within" in f.text]
+
+
 def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "home"
     file.write_text("")
