@@ -35,7 +35,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	@$(SOUND) || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing posthouse and its pinned dependencies into $(VENV) ..."
 	@$(PIP) -e .
-	@echo "Installed: $(CURDIR)/$(BIN)/posthouse (next: posthouse init)"
+	@echo "Installed: $(CURDIR)/$(BIN)/posthouse (new: posthouse init; an update: restart the gateway)"
 	@touch $(RUNTIME)
 
 $(STAMP): $(RUNTIME)
