@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,20 +12,15 @@ from gateway.logs import Redactor
 from gateway.probing.patience import Started
 
 
-def examine(
-    areas: Sequence[Area],
-    secrets: Iterable[str],
-    *,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> list[Finding]:
+def examine(areas: Sequence[Area], secrets: Iterable[str]) -> list[Finding]:
     """What the areas find, in their order; one that hangs or breaks is a finding of its own."""
-    begun = monotonic()
+    begun = time.monotonic()
     running = [(area, Started(partial(_look, area))) for area in areas]
     hide = Redactor(secrets)
     return [
         replace(finding, text=hide(finding.text), remedy=hide(finding.remedy))
         for area, work in running
-        for finding in _findings(area, work, begun + area.seconds - monotonic())
+        for finding in _findings(area, work, begun + area.seconds - time.monotonic())
     ]
 
 

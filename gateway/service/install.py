@@ -108,7 +108,6 @@ class Wanted:
     """A home to begin with."""
     tools: bool = True
     start: bool = False
-    enable: bool = True
 
 
 def install_steps(
@@ -140,8 +139,7 @@ def install_steps(
         steps.append(RemoveFile(drop_in))
     if len(steps) > before:
         steps.append(Run(("systemctl", "daemon-reload")))
-    if wanted.enable:
-        steps.append(Run(("systemctl", "--quiet", "enable", SERVICE)))
+    steps.append(Run(("systemctl", "--quiet", "enable", SERVICE)))
     if wanted.start:
         if wanted.tools:
             steps.append(Run(("systemctl", "restart", TOOLS[0])))

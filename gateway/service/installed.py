@@ -28,8 +28,6 @@ class Installed:
     service: Path | None
     program: Path | None
     """What it starts."""
-    tools: bool
-    """Commands run in a unit of their own."""
     outdated: tuple[str, ...] = ()
     """Units that `posthouse service install` would write anew."""
 
@@ -76,12 +74,11 @@ def look(layout: Layout, folder: Path = UNIT_FOLDER) -> Installed:
     texts = {name: _text(folder / name) for name in (SERVICE, *TOOLS)}
     service = texts[SERVICE]
     if service is None:
-        return Installed(None, None, tools=False)
+        return Installed(None, None)
     layout = replace(layout, home_name=home_name_of(service) or layout.home_name)
     return Installed(
         folder / SERVICE,
         program_of(service),
-        tools=all(texts[name] is not None for name in TOOLS),
         outdated=tuple(
             name
             for name, text in texts.items()

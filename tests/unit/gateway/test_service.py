@@ -250,12 +250,12 @@ class TestUninstalling:
 class TestWhatIsThere:
     def test_nothing_is(self, tmp_path: Path) -> None:
         found = look(ELSEWHERE, tmp_path)
-        assert (found.service, found.tools, found.outdated) == (None, False, ())
+        assert (found.service, found.outdated) == (None, ())
 
     def test_all_of_it_or_an_older_one(self, places: Places) -> None:
         carry_out(steps_of(places))
         found = look(ELSEWHERE, places.units)
-        assert (found.program, found.tools, found.outdated) == (ELSEWHERE.program, True, ())
+        assert (found.program, found.outdated) == (ELSEWHERE.program, ())
         assert look(replace(ELSEWHERE, home_name="posthouse"), places.units) == found
         (places.units / TOOLS[0]).write_text("old")
         assert look(ELSEWHERE, places.units).outdated == (TOOLS[0],)
