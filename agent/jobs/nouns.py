@@ -241,10 +241,24 @@ def how_it_went(turn_state: str | None) -> tuple[RunState, str]:
 def as_name(text: str) -> str:
     """A short name on one line, from any text."""
     shown = "".join(
-        ch if unicodedata.category(ch)[0] != "C" else " " for ch in clean_text(text[:2_000])
+        ch if unicodedata.category(ch)[0] != "C" or _joins(ch) else " "
+        for ch in clean_text(text[:2_000])
     )
     line = " ".join(shown.split())
-    return line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1].rstrip() + "…"
+    if len(line) <= MAX_NAME_CHARS:
+        return line
+    cut = line[: MAX_NAME_CHARS - 1]
+    if _joins(line[len(cut)]) or _joins(cut[-1]):
+        cut = cut.rpartition(" ")[0] or cut  # one picture of several: whole, or not at all
+    return cut.rstrip(f" {_JOINERS}") + "…"
+
+
+_JOINERS = "\u200c\u200d"
+
+
+def _joins(char: str) -> bool:
+    """Without it a family is four people, a flag another one, and Persian another word."""
+    return char in _JOINERS or "\U000e0020" <= char <= "\U000e007f"
 
 
 def checked_action(action: Action) -> Action:
