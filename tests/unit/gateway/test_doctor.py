@@ -10,9 +10,10 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from gateway.cli.doctor import in_words
 from gateway.cli.main import main
 from gateway.config.environment import Home, read_secrets
 from gateway.control import ControlServer, send_line
-from gateway.doctor import machine, place, software, unit
+from gateway.doctor import machine, place, running, software, unit
 from gateway.doctor.areas import all_areas
 from gateway.doctor.asked import facts_of
 from gateway.doctor.checkup import examine
@@ -344,6 +345,15 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
     assert ("home", "problem") in {(f.area, f.level) for f in house.troubles()}
 
 
+def test_a_service_that_does_not_run_is_started_as_one(house: House) -> None:
+    ground = survey(house.env, None, offline=True)
+    (own,) = running.look(ground)
+    assert (own.level, own.text) == ("note", "it does not run")
+    services = Home(house.home, "the installed unit posthouse.service")
+    (found,) = running.look(replace(ground, home=services))
+    assert (found.level, found.remedy) == ("warning", "sudo systemctl start posthouse")
+
+
 async def test_jobs_in_trouble(house: House, clock: FakeClock) -> None:
     store = await open_store(house.database, clock=clock, ids=SequentialIds())
     job = await store.add_job(draft("drink"))
@@ -411,16 +421,18 @@ async def test_a_gateway_that_hangs_holds_nobody_up(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_somebody_elses_home(house: House, mode: int) -> None:
-    for folder in house.home.parents:
-        if folder.is_relative_to("/tmp/pytest-of-root"):
-            folder.chmod(0o755)
-    house.home.chmod(mode)
-    house.findings()  # whatever is imported has to be read as root
-    os.seteuid(65_534)
-    try:
-        found = house.troubles()
-    finally:
-        os.seteuid(0)
+    # Not in pytest's own folder: each session that begins closes that to others again.
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        home = shutil.copytree(house.home, Path(place) / "home")
+        house.env["POSTHOUSE_HOME"] = str(home)
+        home.chmod(mode)
+        house.findings()  # whatever is imported has to be read as root
+        os.seteuid(65_534)
+        try:
+            found = house.troubles()
+        finally:
+            os.seteuid(0)
     problems = [f for f in found if f.level == "problem"]
     assert [f.area for f in problems if "as the" in f.remedy or "as that" in f.remedy]
     assert not [f for f in found if "the check itself failed" in f.text]
