@@ -25,6 +25,8 @@ def look(ground: Ground) -> Iterable[Finding]:
             ground.status_problem,
             "ask as its user or as root; if it hangs, restart it: its log says where it stood",
         )
+    elif ground.status is None and ground.home.is_services:
+        said.warning("it does not run", "sudo systemctl start posthouse")
     elif ground.status is None:
         said.note(
             "it does not run", "`posthouse run`, or as a service: `posthouse service install`"
