@@ -8,6 +8,8 @@ from gateway.setup.talk import Talk
 from gateway.setup.wishes import read_ids
 
 Finder = Callable[[], str | None]
+_TELEGRAM_DIGITS = 16
+"""At most: its ids have 52 bits. Those of Discord have 17 digits and more."""
 
 
 def ask_ids(
@@ -19,7 +21,10 @@ def ask_ids(
     finder: Finder | None,
     groups_allowed: bool,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """People and groups that may talk; ``people`` and ``groups`` hold now, and are the default."""
+    """People and groups that may talk; ``people`` and ``groups`` hold now, and are the default.
+
+    ``groups_allowed``: it is Telegram, where a group is an id with a minus.
+    """
     talk.say(question)
     default = ",".join([*people, *groups])
     found: list[str] = []
@@ -40,6 +45,8 @@ def ask_ids(
                 f"   {ids.wrong[0][:40]} is no numeric id. Names change hands, ids do not: "
                 f"{'type `find`, or ' if finder else ''}a number such as 123456789."
             )
+        elif groups_allowed and (foreign := [i for i in ids.people if len(i) > _TELEGRAM_DIGITS]):
+            talk.say(f"   {foreign[0][:40]} is too long for Telegram: that is an id of Discord's.")
         elif ids.groups and not groups_allowed:
             talk.say("   Ids of people have no minus sign.")
         elif ids.opens_to_all and not talk.sure(
