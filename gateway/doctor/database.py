@@ -133,13 +133,14 @@ def _sizes(said: Said, ground: Ground) -> None:
 def _backups(said: Said, ground: Ground, begun: float | None) -> None:
     now = SystemClock().now()
     whole = [backup for backup in kept(ground.home) if backup.kind != "replaced"]
-    if not whole and begun is not None and 0 <= now - begun < _YOUNG_SECONDS:
+    nightly = ground.config.backup.enabled
+    if not whole and nightly and begun is not None and 0 <= now - begun < _YOUNG_SECONDS:
         said.note("there is no backup yet; the gateway makes one every night")
         return
     if not whole:
         said.warning("there is no backup", "posthouse backup /a/folder/on/another/disk")
         return
-    days = (now - whole[0].made_at) / _DAY
+    days = max(0.0, now - whole[0].made_at) / _DAY  # a clock may have been set back
     text = f"the newest backup is {_age(days)} old: {whole[0].path}"
     if days > OLD_BACKUP_DAYS:
         said.warning(text, "posthouse backup /a/folder/on/another/disk; then see the log for why")

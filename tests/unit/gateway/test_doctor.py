@@ -109,8 +109,8 @@ def _damage(house: House) -> None:
     house.database.write_bytes(data)
 
 
-def _old_backup(house: House) -> None:
-    made = {"made_at": time.time() - 30 * 86_400, "database_bytes": 4096}
+def _backup_of(house: House, made_at: float) -> None:
+    made = {"made_at": made_at, "database_bytes": 4096}
     (house.home / "backups/one" / MANIFEST).write_text(manifest(made))
 
 
@@ -246,7 +246,21 @@ CASES = {
         ),
         *("database", "note", "no backup yet", ""),
     ),
-    "old backup": Case(_old_backup, "database", "warning", "30 days old", "posthouse backup"),
+    "no backup, and none to come": Case(
+        lambda h: (
+            h.say("backup: {enabled: false}"),
+            (h.home / "backups/one" / MANIFEST).unlink(),
+            _rows(h, f"UPDATE schema_migrations SET applied_at = {time.time() - 60}"),
+        ),
+        *("database", "warning", "no backup", "posthouse backup"),
+    ),
+    "backup of tomorrow": Case(
+        lambda h: _backup_of(h, time.time() + 90_000), "database", "ok", "is 0 min old", ""
+    ),
+    "old backup": Case(
+        lambda h: _backup_of(h, time.time() - 30 * 86_400),
+        *("database", "warning", "30 days old", "posthouse backup"),
+    ),
     "unplugged": Case(
         lambda h: note_elsewhere(Home(h.home, ""), Backup(Path("/unplugged/b"), time.time(), 1)),
         *("database", "note", "is not there now", "kept elsewhere"),
