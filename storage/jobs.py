@@ -25,7 +25,7 @@ from storage import inbox
 from storage.codec import clean, dump_clean_json
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
-from storage.job_runs import RUN, newest_run, run_of
+from storage.job_runs import newest_run
 from storage.places import address_of_today, key_of_today, today_in
 from storage.sessions import Reader
 
@@ -132,14 +132,6 @@ def due_jobs(db: Reader, now: float, limit: int) -> Sequence[JobView]:
 def next_job_at(db: Reader) -> float | None:
     row = db.execute("SELECT min(next_run_at) FROM jobs WHERE state = 'active'").fetchone()
     return None if row[0] is None else float(row[0])
-
-
-def failed_runs(db: Reader, since: float, limit: int) -> Sequence[JobView]:
-    query = (
-        f"{RUN} WHERE state IN ('failed', 'missed') AND claimed_at >= ? ORDER BY id DESC LIMIT ?"
-    )
-    runs = [run_of(row) for row in db.execute(query, (since, limit)).fetchall()]
-    return [JobView(job_with(db, run.job_id), run) for run in runs]
 
 
 def move(tx: Transaction, old_key: str, key: str, chat_id: str) -> None:

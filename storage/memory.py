@@ -189,9 +189,6 @@ class MemoryStore:
     async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
         return self._job_runs.job_runs(job_id, limit)
 
-    async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
-        return self._jobs.failed_runs(since, limit)
-
     # conversations
 
     async def conversation_for_key(self, session_key: str) -> Conversation | None:

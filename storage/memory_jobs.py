@@ -140,14 +140,6 @@ class MemoryJobs:
     def next_job_at(self) -> float | None:
         return min((at for at, _ in self._active()), default=None)
 
-    def failed_runs(self, since: float, limit: int) -> list[JobView]:
-        failed = [
-            run
-            for run in self._runs.newest_first()
-            if run.state in ("failed", "missed") and run.claimed_at >= since
-        ]
-        return [JobView(self._jobs[run.job_id], run) for run in failed[:limit]]
-
     def fire_job(self, job_id: str, firing: Firing) -> Fired | None:
         job = self._jobs.get(job_id)
         if job is None or job.state != "active" or job.next_run_at != firing.expected_run_at:

@@ -248,9 +248,6 @@ class SqlStore(SqlArchive):
     async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
         return await self._quick.read(job_runs.job_runs, job_id, limit)
 
-    async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
-        return await self._quick.read(jobs.failed_runs, since, limit)
-
     # conversations
 
     async def conversation_for_key(self, session_key: str) -> Conversation | None:

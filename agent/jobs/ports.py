@@ -119,7 +119,3 @@ class JobStore(Protocol):
     async def job_runs(self, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
         """A job's ledger, newest first."""
         ...
-
-    async def failed_runs(self, since: float, *, limit: int = 10) -> Sequence[JobView]:
-        """Entries of failed and missed runs of all jobs since then, newest first."""
-        ...

@@ -236,9 +236,6 @@ class JobsContract:
         assert (entry.due_at, entry.until_at, entry.count) == (DUE, DUE + 10_800, 4)
         assert entry.claimed_at == clock.now()
         assert await store.owed() == []
-        (failed,) = await store.failed_runs(0)
-        assert (failed.job.id, failed.last) == (job.id, entry)
-        assert await store.failed_runs(clock.now() + 1) == []
 
     async def test_one_late_run_beside_what_was_missed(self, store: Store) -> None:
         job = await store.add_job(draft())
