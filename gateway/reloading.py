@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.errors import ConfigError
 from agent.llm.background import in_daemon_thread
@@ -22,6 +22,7 @@ from gateway.config.taking_effect import changed_paths, covers, takes_effect, wi
 
 log = logging.getLogger(__name__)
 
+Read = TypeVar("Read")
 Apply = Callable[[Config], Awaitable[None]]
 
 WRITING_SECONDS = 0.3
@@ -29,6 +30,8 @@ WRITING_SECONDS = 0.3
 SHORTER_SECONDS = 1.0
 """The same for one that has become shorter, or is without its last line's end."""
 MOST_LOOKS = 10
+READ_SECONDS = 8.0
+"""A disk of the network may hang; `posthouse config reload` waits for two looks and a reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Reloads:
                 return self._refused(["this daemon's configuration does not come from a file"])
             try:
                 file = await self._settled(source)
-                reading = await in_daemon_thread(partial(source.reading, file), "config-reading")
+                reading = await _read(partial(source.reading, file))
                 for told in self._told:
                     told(reading)
             except ConfigError as exc:
@@ -195,9 +198,24 @@ class Reloads:
 async def _look(source: Source) -> FileText | str:
     """The file as it is now, or why it can not be read."""
     try:
-        return await in_daemon_thread(source.text, "config-file")
+        return await _read(source.text)
     except ConfigError as exc:
         return str(exc)
+
+
+async def _read(work: Callable[[], Read]) -> Read:
+    """Beside the loop, and not for ever: whoever asks for the next reload must not wait for it.
+
+    Raises:
+        ConfigError: as the work does, or the disk does not answer.
+    """
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await in_daemon_thread(work, "config-reading")
+    except TimeoutError as exc:
+        raise ConfigError(
+            [f"the configuration or a secret was not read within {READ_SECONDS:g} seconds"]
+        ) from exc
 
 
 def _changed_sections(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from gateway.config.environment import Home, Secrets, find_home
 from gateway.config.models import Config
-from gateway.config.reading import Reading, Source
+from gateway.config.reading import FileText, Reading, Source
 from gateway.config.shape import all_paths
 from gateway.config.taking_effect import (
     GATE_KEYS,
@@ -76,6 +77,31 @@ async def test_what_has_an_owner_changes_at_once(house: House) -> None:
     assert [c.telegram.allow_from for c in house.seen] == [["222"]]
     assert house.reloads.config.logging.level == "DEBUG"
     assert house.reloads.details() == {}
+
+
+async def test_a_disk_that_hangs_ends_this_reload_and_not_the_next(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.reloading.READ_SECONDS", 0.05)
+    back = threading.Event()
+
+    class Hanging(Source):
+        """Its file lies on a server that does not answer."""
+
+        def text(self) -> FileText:
+            back.wait(20)
+            return Source(self.home, self.env).text()
+
+    source = Hanging(house.home, house.env)
+    reading = Source(house.home, house.env).reading(Source(house.home, house.env).text())
+    house.reloads = Reloads(reading, source, house.clock)
+    try:
+        came = await house.reload()
+    finally:
+        back.set()
+    assert came.errors == ("the configuration or a secret was not read within 0.05 seconds",)
+    monkeypatch.setattr("gateway.reloading.READ_SECONDS", 20)
+    assert await house.reload() == Reload()
 
 
 async def test_nothing_changed_says_so(house: House, caplog: pytest.LogCaptureFixture) -> None:
