@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Sequence
 
 from plugins.context_engine.lossless.database import Database
@@ -19,6 +20,14 @@ from plugins.context_engine.lossless.words import indexed
 FORGOTTEN = -1.0
 """When a shell was made, as the file has it: no conversation of anybody's began before 1970."""
 
+AT_ONCE = 500
+"""Messages that are entered into the index in one transaction."""
+PAUSE_SECONDS = 0.01
+_NOT_INDEXED = (
+    "SELECT id, conversation, stored, own FROM messages"
+    " WHERE id > ? AND NOT EXISTS (SELECT 1 FROM words_docsize d WHERE d.id = messages.id)"
+    " ORDER BY id LIMIT ?"
+)
 _FOUND = """
 SELECT id FROM conversations WHERE made_at <> :forgotten AND (
     session_key IN (SELECT value FROM json_each(:keys) WHERE value <> '')
@@ -50,8 +59,9 @@ def text_in_index(conversation: int, stored: str, own: bool) -> str:
 def forget(database: Database, keys: Sequence[str], session_ids: Sequence[str]) -> int:
     """Take out every conversation of these places and of these sessions; how many that were.
 
-    The rows go in one transaction. That the file is written anew, and its log emptied, is done at
-    each call: one before may have been cut off in between.
+    The rows go in one transaction. The rest is done at each call, as one before may have been cut
+    off in between: the index is made anew of what is left, in steps, so that no other conversation
+    finds the file locked for long; the file is written anew, and its log emptied.
     """
     scope = {
         "keys": json.dumps(list(keys)),
@@ -64,6 +74,11 @@ def forget(database: Database, keys: Sequence[str], session_ids: Sequence[str]) 
         gone = [int(row[0]) for row in connection.execute(_FOUND, scope)]
         if gone:
             _take_out(connection, gone)
+    newest: int | None = 0
+    while newest is not None:
+        with database.writing() as connection:
+            newest = _index_some(connection, newest)
+        time.sleep(PAUSE_SECONDS)  # others wait for the lock by looking for it now and then
     with database.reading() as connection:
         connection.execute("VACUUM")
         (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -82,11 +97,15 @@ def _take_out(connection: sqlite3.Connection, gone: Sequence[int]) -> None:
         f" WHERE id IN {listed}",
         scope,
     )
-    # Taken out word by word, an index keeps them in its segments until those are merged: it is
-    # made anew of what is left.
+    # Taken out word by word, an index keeps them in its segments until those are merged.
     connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-    left = connection.execute("SELECT id, conversation, stored, own FROM messages")
+
+
+def _index_some(connection: sqlite3.Connection, after: int) -> int | None:
+    """Enter messages behind this one that are not in the index; the last of them, None: all are."""
+    missing = connection.execute(_NOT_INDEXED, (after, AT_ONCE)).fetchall()
     connection.executemany(
         "INSERT INTO words (rowid, said) VALUES (?, ?)",
-        ((number, text_in_index(where, stored, bool(own))) for number, where, stored, own in left),
+        [(row[0], text_in_index(row[1], row[2], bool(row[3]))) for row in missing],
     )
+    return int(missing[-1][0]) if missing else None

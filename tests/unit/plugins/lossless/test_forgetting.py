@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from plugins.context_engine.lossless import forgetting
 from plugins.context_engine.lossless.database import FILE_NAME, Database
 from plugins.context_engine.lossless.forgetting import _take_out
 from plugins.context_engine.lossless.schema import LosslessError
@@ -74,8 +75,15 @@ def test_an_instance_that_comes_back_late_brings_nothing_back(tmp_path: Path) ->
     assert inside(new)[1] != number
 
 
-def test_cut_off_behind_the_rows_the_next_call_does_the_rest(tmp_path: Path) -> None:
+def test_cut_off_behind_the_rows_the_next_call_does_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told(tmp_path, "s1", "mine", theirs())[0].shutdown()
+    other = lossless(tmp_path)
+    other.on_session_start("o1", conversation_id="other")
+    other.on_turn_complete(talk(20))
+    found = call(other, "lossless_search", query="question 3")
+    assert "question 3" in str(found)
     database = Database(tmp_path / FILE_NAME)
     with database.reading() as connection:
         connection.execute("PRAGMA secure_delete = OFF")
@@ -83,8 +91,11 @@ def test_cut_off_behind_the_rows_the_next_call_does_the_rest(tmp_path: Path) -> 
         _take_out(connection, [1])
     database.close()
     assert traces(tmp_path)  # in pages that are free
+    assert call(other, "lossless_search", query="question 3") != found
+    monkeypatch.setattr(forgetting, "AT_ONCE", 7)
     assert forget(tmp_path, sessions=("s1",))
     assert traces(tmp_path) == []
+    assert call(other, "lossless_search", query="question 3") == found
 
 
 def test_a_branch_of_what_is_forgotten_goes_on(tmp_path: Path) -> None:
