@@ -22,6 +22,13 @@ from gateway.wiring.backups import store_tools
 from storage.store import SqlStore
 from storage.upkeep import Examined, examine
 
+log = logging.getLogger(__name__)
+
+NIGHTLY_BACKUP = "backup"
+UPKEEP = "upkeep"
+UPKEEP_AT = "50 3 * * *"
+"""By the clock on the wall: behind the backup, and behind what deletes by age and leaves room."""
+
 
 class FileOfStore:
     """`gateway.store_care.Care` over the file of a store."""
@@ -46,14 +53,6 @@ class FileOfStore:
 
     def idle_seconds(self) -> float:
         return self._store.idle_seconds
-
-
-log = logging.getLogger(__name__)
-
-NIGHTLY_BACKUP = "backup"
-UPKEEP = "upkeep"
-UPKEEP_AT = "50 3 * * *"
-"""By the clock on the wall: behind the backup, and behind what deletes by age and leaves room."""
 
 
 class Night:
