@@ -64,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         where = [str(backup.path) for backup in backups]
         out(json.dumps({"person": person, **answer, "backups": where}, ensure_ascii=False))
     elif "erased" in answer:
+        kept_in = _backups(backups, sure=any(answer["erased"].values()))
         plugins = [_by_plugin(*each) for each in answer.get("plugins", {}).items()]
-        out("\n".join([f"erased: {_counted(answer['erased'])}", *plugins, *_backups(backups)]))
+        out("\n".join([f"erased: {_counted(answer['erased'])}", *plugins, *kept_in]))
     else:
         out(
             "\n".join(
@@ -133,8 +134,14 @@ def _counted(numbers: Mapping[str, int]) -> str:
     )
 
 
-def _backups(backups: list[Backup]) -> list[str]:
+def _backups(backups: list[Backup], *, sure: bool = True) -> list[str]:
+    """``sure``: something of them was held here until now."""
     if not backups:
         return []
     named = [f"  {plain(str(b.path), 200)} ({when(b.made_at)})" for b in backups]
+    if not sure:
+        return [
+            "what was held before may be in these backups, until you delete them:",
+            *named,
+        ]
     return ["these backups still hold it, until you delete them:", *named]

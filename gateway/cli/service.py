@@ -191,7 +191,8 @@ def _next(
     missing = [n for n in SECRET_NAMES[:3] if not any((f / n).exists() for f in folders)]
     if missing:
         lines.append(
-            f"Secrets: one file each in {places.credentials}; missing: {', '.join(missing)}"
+            f"Secrets: one file each in {places.credentials}; not there: {', '.join(missing)} "
+            "(what is not used needs none)"
         )
     config = places.at(layout.home) / "config.yaml"
     if not config.exists():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from agent.forgetting import TOMBSTONE
 from agent.sessions import SessionInfo
 from gateway.cli.output import plain, table, when
 
@@ -13,6 +14,12 @@ _HEADER = ("ID", "SOURCE", "TITLE", "STARTED", "END", "MESSAGES", "TOKENS")
 _TITLE_CELLS = 40
 _SHORT_ID_CELLS = 12
 """Commands take an id that is cut short, where no other begins so."""
+
+
+def _opening(openings: Mapping[str, str], conversation_id: str) -> str:
+    """How a conversation began; of one that was erased there is nothing to say."""
+    words = openings.get(conversation_id, "")
+    return "" if words.startswith(TOMBSTONE) else words
 
 
 def as_table(
@@ -29,7 +36,8 @@ def as_table(
         width: Columns of the terminal; None: none, so everything is shown whole.
     """
     infos = [
-        replace(info, title=info.title or openings.get(info.conversation_id)) for info in infos
+        replace(info, title=info.title or _opening(openings, info.conversation_id))
+        for info in infos
     ]
     whole = _table(infos)
     if width is None or _cells(whole) <= width:

@@ -15,8 +15,9 @@ import pytest
 from agent.errors import PosthouseError
 from gateway.backups.destination import destination
 from gateway.backups.making import make, tidy
-from gateway.backups.shelf import MANIFEST, kept, manifest_of, note_elsewhere, within
+from gateway.backups.shelf import MANIFEST, folder_of, kept, manifest_of, note_elsewhere, within
 from gateway.backups.trees import copy_tree
+from gateway.cli.main import main
 from gateway.config.environment import Home
 from tests.unit.gateway.backup_rig import NOW, TOOLS, filled, made, new_home, put_back, words_in
 
@@ -225,3 +226,15 @@ async def test_what_plugins_keep_elsewhere_in_the_home(home: Home, tmp_path: Pat
     (home.path / "vault/notes.txt").write_text("changed")
     await put_back(home, tmp_path / "b")
     assert (home.path / "vault/notes.txt").read_text() == "kept"
+
+
+async def test_nobody_is_in_them_for_sure_of_whom_nothing_was_held(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await filled(home)
+    await made(home, str(folder_of(home)))
+    monkeypatch.setenv("POSTHOUSE_HOME", str(home.path))
+    assert await asyncio.to_thread(main, ["forget", "telegram:999", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "erased: nothing\nwhat was held before may be in these backups" in said
+    assert "still hold it" not in said

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.forgetting import TOMBSTONE
 from agent.sessions import SessionInfo
 from gateway.cli.session_table import as_table, comes_from
 
@@ -56,6 +57,8 @@ def test_without_a_title_the_first_words_stand_there() -> None:
     unnamed = replace(ROOT, title=None)
     (_, line) = as_table([unnamed], {"c_1": "how do I tie\na bowline?"}).splitlines()
     assert "how do I tie a bowline?" in line
+    (_, line) = as_table([unnamed], {"c_1": TOMBSTONE}).splitlines()
+    assert "erased" not in line
     (_, line) = as_table([ROOT], {"c_1": "how do I"}).splitlines()
     assert "A title that is" in line
 
