@@ -191,11 +191,11 @@ class Forgetting(Protocol):
         """Delete what has been silent since before this time, whole lineages only, a few at a time.
 
         A conversation goes with all that it was forked from and all that was forked from it, or not
-        at all: only if nothing was said in any of them since, and no turn of them is open. Its key
-        leads to none then. Rows of the inbox that are younger than a week stay, without their
-        words: they tell repeats. The ledger keeps its numbers. The newest message of all stays
-        with its conversation. With the last step, mail of that age that belongs to no conversation
-        goes too.
+        at all: only if nothing was said in any of them since, no turn of them is open, and no
+        command came from where it is the one at hand. Its key leads to none then. Rows of the inbox
+        that are younger than a week stay, without their words: they tell repeats. The ledger keeps
+        its numbers. The newest message of all stays with its conversation. With the last step, mail
+        of that age that belongs to no conversation goes too.
         """
         ...
 

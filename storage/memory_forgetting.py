@@ -272,7 +272,9 @@ class MemoryForgetting:
         last_of_all = any(
             row.id == self._tables.newest_row_id for row in self._rows(conversation.id)
         )
-        at = max(conversation.created_at, tip.session.started_at, newest)
+        leads_here = self._tables.routes.get(conversation.session_key) == conversation.id
+        asked = self._mail.newest_command_at(conversation.session_key) if leads_here else 0.0
+        at = max(conversation.created_at, tip.session.started_at, newest, asked)
         return Heard(conversation.id, at, busy or last_of_all)
 
     def _forks(self) -> Iterator[tuple[str, str]]:

@@ -60,6 +60,12 @@ class MemoryMailbox:
             self._by_update[_update(record)] = inbox_id
         return Receipt(inbox_id, True, record)
 
+    def newest_command_at(self, session_key: str) -> float:
+        """When the last command came in from there; 0.0: there is none."""
+        records = (item.record for item in self._inbox.values())
+        mine = (one for one in records if one.session_key == session_key)
+        return max((one.received_at for one in mine if one.kind == "command"), default=0.0)
+
     def _repeat_of(self, record: InboxRecord) -> int | None:
         update = _update(record)
         same_message = self._by_message.get(_message(record))

@@ -24,14 +24,19 @@ from storage.sessions import Reader
 from storage.silent import Heard, to_clear
 
 _HEARD = (
+    # Whoever has just gone back to an old one, or given it a name, has said nothing in it yet.
+    "WITH asked (id, at) AS (SELECT r.conversation_id, max(i.received_at) FROM inbox i"
+    "  JOIN routes r ON r.session_key = i.session_key WHERE i.kind = 'command' GROUP BY 1)"
     "SELECT c.id, max(c.created_at, tip.started_at, coalesce((SELECT m.created_at FROM messages m"
-    "  WHERE m.session_id = tip.id AND m.active = 1 ORDER BY m.seq DESC LIMIT 1), 0)),"
+    "  WHERE m.session_id = tip.id AND m.active = 1 ORDER BY m.seq DESC LIMIT 1), 0),"
+    "  coalesce(asked.at, 0)),"
     " c.id IN (SELECT t.conversation_id FROM turns t"
     "  WHERE t.state IN ('running', 'interrupted', 'crashed'))"
     # Ids are never given anew, so the newest message of all stays.
     " OR c.id = (SELECT s.conversation_id FROM sessions s JOIN messages m ON m.session_id = s.id"
     "  WHERE m.id = (SELECT max(id) FROM messages))"
-    " FROM conversations c JOIN sessions tip ON tip.id = c.tip_session_id ORDER BY c.rowid"
+    " FROM conversations c JOIN sessions tip ON tip.id = c.tip_session_id"
+    " LEFT JOIN asked ON asked.id = c.id ORDER BY c.rowid"
 )
 _FORKS = (
     "SELECT f.conversation_id, p.conversation_id FROM sessions f"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -421,6 +422,21 @@ class RetentionContract:
         await self._news(store)
         assert (await store.clear_silent(clock.now() - 5 * DAY)).conversations == 0
         assert len(await store.all_rows(loaded.session.id)) == 4
+
+    async def test_what_a_command_came_for_lately_stays(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        """Whoever went back to it this evening finds it there in the morning."""
+        clock.set_wall(inbound(1).received_at)
+        await talk(store, said("old"))
+        clock.jump(10 * DAY)
+        await self._news(store)
+        record = replace(inbound(1, text="/resume 2", kind="command"), received_at=clock.now())
+        await store.accept(record)
+        assert (await store.clear_silent(clock.now() - 5 * DAY)).conversations == 0
+        clock.jump(10 * DAY)
+        await self._news(store)
+        assert (await store.clear_silent(clock.now() - 5 * DAY)).conversations == 1
 
     async def test_a_family_of_forks_stays_or_goes_together(
         self, store: Store, clock: FakeClock
