@@ -79,7 +79,8 @@ def _show(loaded: Loaded, home: Home, secrets: Secrets, name: str, *, as_json: b
 def _reload(arguments: argparse.Namespace) -> int:
     """Have the running daemon read everything again, and say what came of it."""
     env = environment()
-    answer = ask_daemon(find_home(env), arguments.config, env, "reload", seconds=RELOAD_SECONDS)
+    request = {"op": "reload"}
+    answer = ask_daemon(find_home(env), arguments.config, env, request, seconds=RELOAD_SECONDS)
     if answer is None:
         out("not running: the configuration is read at the start")
         return exits.FAILED

@@ -11,10 +11,10 @@ from typing import Any
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
+from gateway.cli.status import ask_daemon
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
 from gateway.config.models import Config
-from gateway.control import ask, socket_path
 from gateway.home_lock import claimed
 
 _NAME_CHARS = 48
@@ -25,11 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
     """One of them, by the running daemon; without one, on its store."""
     env = environment()
     home = find_home(env)
-    config, _ = load_config(find_config_file(arguments.config, home))
     request = _request(arguments)
-    path = socket_path(config.gateway.control_socket, home.path, env)
-    answer = ask(path, {"op": "jobs", **request})
+    # A file that somebody is half through with keeps nobody from pausing a job that runs wild.
+    answer = ask_daemon(home, arguments.config, env, {"op": "jobs", **request})
     if answer is None:
+        config, _ = load_config(find_config_file(arguments.config, home))
         answer = _alone(home, config, request)
     if "error" in answer:
         raise PosthouseError(str(answer["error"]))

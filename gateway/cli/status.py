@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     env = environment()
     home = find_home(env)
     try:
-        answer = ask_daemon(home, arguments.config, env, "status")
+        answer = ask_daemon(home, arguments.config, env, {"op": "status"})
         answer = _silent(home, NOT_RUNNING) if answer is None else {**answer, "running": True}
     except NotAnswering as exc:
         answer = {**_silent(home, str(exc)), "running": True}
@@ -56,7 +56,7 @@ def ask_daemon(
     home: Home,
     config_file: str | None,
     env: Mapping[str, str],
-    operation: str,
+    request: Mapping[str, Any],
     *,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, Any] | None:
@@ -68,7 +68,6 @@ def ask_daemon(
         ConfigError: it has errors, and no daemon listens where one usually does.
         NotAnswering: it runs, and says nothing.
     """
-    request = {"op": operation}
     try:
         config, _ = load_config(find_config_file(config_file, home))
     except ConfigError:

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     home = find_home(env)
 
     def look() -> Mapping[str, Any] | None:
-        return ask_daemon(home, arguments.config, env, "top")
+        return ask_daemon(home, arguments.config, env, {"op": "top"})
 
     first = look()
     if first is None:

@@ -281,8 +281,29 @@ async def test_a_socket_that_is_moved_with_the_next_start(home: Path) -> None:
     server = ControlServer(home / "control.sock", {"status": status})
     await server.start()
     try:
-        answer = await asyncio.to_thread(ask_daemon, Home(home, ""), None, {}, "status")
+        answer = await asyncio.to_thread(ask_daemon, Home(home, ""), None, {}, {"op": "status"})
     finally:
         await server.close()
     assert answer == {"ready": True}
-    assert ask_daemon(Home(home, ""), None, {}, "status") is None
+    assert ask_daemon(Home(home, ""), None, {}, {"op": "status"}) is None
+
+
+async def test_a_job_is_paused_whatever_the_file_says(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text("gateway: [")
+    asked: list[dict[str, Any]] = []
+
+    async def jobs(request: dict[str, Any], reader: Any, writer: Any) -> None:
+        asked.append(request)
+        await send_line(writer, {"job": {"name": "tea", "state": "paused", "id": "j_1"}})
+
+    server = ControlServer(home / "control.sock", {"jobs": jobs})
+    await server.start()
+    try:
+        assert await asyncio.to_thread(main, ["jobs", "pause", "j_1"]) == 0
+    finally:
+        await server.close()
+    assert asked == [{"op": "jobs", "action": "pause", "id": "j_1"}]
+    assert "paused: tea" in capsys.readouterr().out
+    assert await asyncio.to_thread(main, ["jobs", "pause", "j_1"]) == 78
