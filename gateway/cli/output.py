@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from agent.errors import PosthouseError
 from gateway.terminal_text import harmless
 
-_CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160)))
+_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Turn the order of letters up to the end of a line: a title would show its row back to front."""
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), 127, *range(128, 160), *_TURNING))
 
 
 def out(text: str) -> None:

@@ -372,7 +372,7 @@ class TestUnit:
     def test_systemd_accepts_it(self, tmp_path: Path) -> None:
         unit = tmp_path / "posthouse.service"
         # The command does not exist here; everything else is judged as it stands.
-        unit.write_text(re.sub(r"(?m)^ExecStart=.*$", "ExecStart=/bin/true", self.text))
+        unit.write_text(re.sub(r"(?m)^(Exec\w+)=.*$", r"\1=/bin/true", self.text))
         result = subprocess.run(
             ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
         )
@@ -625,6 +625,7 @@ class TestCommandLine:
 
     def test_stored_text_can_not_steer_a_terminal(self) -> None:
         assert plain("a\x1b[2Jb\x07\nc\x9b") == "a[2Jb c"
+        assert plain("a\u202eb\u2067c\u2028d") == "abc d"
 
 
 @pytest.mark.parametrize(
