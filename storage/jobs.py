@@ -78,6 +78,8 @@ def job_views(db: Reader, limit: int) -> Sequence[JobView]:
 
 
 def job_at(db: Reader, session_key: str, number: int) -> JobView | None:
+    if not 0 < number < 2**63:  # a model names any number; SQLite's end there
+        return None
     key = key_of_today(session_key, today_in(db))
     found = _views(db, f"{_JOB} WHERE session_key = ? AND number = ?", (key, number))
     return found[0] if found else None

@@ -133,6 +133,11 @@ class JobsContract:
         assert (fired.job.next_run_at, fired.job.last_run_at) == (DUE + 3600, clock.now())
         assert (await store.jobs_at(KEY))[0].last == fired.run
 
+    async def test_any_number_may_be_asked_for(self, store: Store) -> None:
+        await store.add_job(draft())
+        for number in (0, -1, 2, 10**30, -(10**30)):
+            assert await store.job_at(KEY, number) is None
+
     async def test_a_due_time_runs_once(self, store: Store) -> None:
         job = await store.add_job(draft())
         assert await store.fire_job(job.id, firing()) is not None
