@@ -23,7 +23,7 @@ _ASKED = (
 )  # fmt: skip
 _ENDS = {
     "73": ("another instance holds its home", "end that one: posthouse status"),
-    "78": ("the configuration needs a person", "the lines on configuration and secrets here"),
+    "78": ("the configuration or the database needs a person", "the problems named here"),
 }
 
 
