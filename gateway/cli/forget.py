@@ -104,6 +104,8 @@ def _asked(
 
 def _typed(person: str) -> bool:
     """Does whoever sits there mean it?"""
+    if sys.stdin is None:
+        raise PosthouseError("nobody is there to confirm it; say --yes if you mean it")
     sys.stdout.write(f"\nThis can not be undone. Type {person} to erase it: ")
     sys.stdout.flush()
     return sys.stdin.readline().strip() == person

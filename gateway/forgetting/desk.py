@@ -16,6 +16,7 @@ from typing import Protocol
 
 from agent.errors import StoreError
 from agent.forgetting import Answer, ForgetRequest, Forgetting, Holdings, PluginAnswer
+from agent.llm.background import in_daemon_thread
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.ports import Clock
 from gateway.backups.shelf import Backup
@@ -159,12 +160,17 @@ class ForgettingDesk:
         self._pending = {who: p for who, p in self._pending.items() if p.until > now}
         code = "".join(secrets.choice(_ALPHABET) for _ in range(6))
         self._pending[owner] = _Pending(code, now + CODE_SECONDS)
-        return self._question(held, code), code
-
-    def _question(self, held: Holdings, code: str) -> str:
         able = self._leavings.plugins.can() if self._leavings.plugins is not None else ()
-        kept = words.files_left(self._leavings.plugin_files(), able)
-        return words.question(held, self._leavings.backups(), kept, code, self._zone(), able)
+        backups, files = await self._left_behind()
+        kept = words.files_left(files, able)
+        return words.question(held, backups, kept, code, self._zone(), able), code
+
+    async def _left_behind(self) -> tuple[Sequence[Backup], Sequence[str]]:
+        """Backups and files of plugins. A backup may lie on a disk that hangs: not on the loop."""
+        leavings = self._leavings
+        return await in_daemon_thread(
+            lambda: (leavings.backups(), leavings.plugin_files()), "what is left behind"
+        )
 
     async def confirm(
         self, owner: str, code: str, *, inbox_id: int | None = None, to: Address | None = None
@@ -238,10 +244,11 @@ class ForgettingDesk:
         erased = request.erased or Holdings()
         rewrite = self._leavings.rewrite
         rewritten = rewrite is None or await rewrite()
+        backups, files = await self._left_behind()
         text = words.done(
             erased,
-            self._leavings.backups(),
-            words.files_left(self._leavings.plugin_files(), words.erased_by(plugins)),
+            backups,
+            words.files_left(files, words.erased_by(plugins)),
             self._zone(),
             plugins,
             rewritten=rewritten,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC
 from pathlib import Path
 
@@ -91,6 +92,22 @@ async def test_backups_and_what_plugins_keep_are_named(
     assert "2026-01-02 (2026-01-02 00:00)" in text
     assert "/srv" not in text
     assert "hermes/mem0.db" in text
+
+
+async def test_backups_are_looked_for_beside_the_loop(store: MemoryStore, clock: FakeClock) -> None:
+    """One of them may lie on a disk that hangs."""
+    await talk(store, said("zebra"))
+    threads: list[threading.Thread] = []
+
+    def backups() -> list[Backup]:
+        threads.append(threading.current_thread())
+        return []
+
+    desk = ForgettingDesk(store, Leavings(backups, list), clock, lambda: UTC)
+    await desk.ask(OWNER)
+    await desk.forget(OWNER)
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_what_remembers_words_is_told(store: MemoryStore, clock: FakeClock) -> None:
