@@ -244,7 +244,7 @@ def as_name(text: str) -> str:
         ch if unicodedata.category(ch)[0] != "C" or _joins(ch) else " "
         for ch in clean_text(text[:2_000])
     )
-    line = " ".join(shown.split())
+    line = " ".join(shown.split()).strip(f" {_JOINERS}")
     if len(line) <= MAX_NAME_CHARS:
         return line
     cut = line[: MAX_NAME_CHARS - 1]

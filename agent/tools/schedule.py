@@ -18,7 +18,7 @@ from agent.jobs.nouns import (
     Schedule,
 )
 from agent.jobs.words.bringing_in import bring_in_words
-from agent.messages import ToolSchema
+from agent.messages import ToolSchema, is_blank
 from agent.ports import ToolContext, ToolResult
 
 MIN_PROMPT_SECONDS = 300
@@ -150,7 +150,7 @@ class ScheduleTool:
 
         when, what = (str(arguments.get(name) or "").strip() for name in ("when", "what"))
         is_prompt = arguments.get("kind") == "prompt"
-        if not when or not what:
+        if not when or is_blank(what):
             raise ToolError("to create a job, say when and what")
         now = self._jobs.now()
         try:

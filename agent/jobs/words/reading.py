@@ -12,6 +12,7 @@ from agent.jobs.words.meaning import meaning
 from agent.jobs.words.nouns import Meant, Split, TimeUnclear
 from agent.jobs.words.patterns import narrowed
 from agent.jobs.words.slots import Reach, Slots, reach
+from agent.messages import is_blank
 
 MAX_WHEN_CHARS = 200
 """A time is short."""
@@ -195,7 +196,7 @@ def _is_time(slots: Slots) -> bool:
 
 
 def _said(text: str) -> str:
-    if not text.strip():
+    if is_blank(text):
         raise TimeUnclear("And what shall I say then? Put it behind the time.")
     return text
 

@@ -380,6 +380,7 @@ def test_time_and_text(argument: str, spec: str, text: str) -> None:
         ("see you 05/06/2027 at 9", "two ways"),
         ("first monday of every month at 9 pay", "I find no time"),
         ("x" * 9_000, "too long"),
+        ("in 5 minutes \u200d\x00", "what shall I say"),
         ("every 0 minutes tea", "no period"),
         ("every day at 9 and 17 tea", "One time of day each.*“every day at 9: and 17 tea”"),
         ("every day at 9, 12 and 18 tea", "One time of day each"),

@@ -84,6 +84,7 @@ async def test_it_lists_pauses_resumes_and_cancels(rig: Rig) -> None:
         ({"when": "tomorrow 9:00 call mum", "what": "tea"}, "but not “call mum”"),
         ({"when": "tomorrow 9:00"}, "say when and what"),
         ({"when": "tomorrow 9:00", "what": "  "}, "say when and what"),
+        ({"when": "tomorrow 9:00", "what": "\u200d\x00"}, "say when and what"),
         ({"when": "every 2 minutes", "what": "x", "kind": "prompt"}, "5 minutes at most"),
         ({"when": "cron * * * * *", "what": "x", "kind": "prompt"}, "5 minutes at most"),
         ({"when": "cron 0,1 9 * * *", "what": "x", "kind": "prompt"}, "5 minutes at most"),

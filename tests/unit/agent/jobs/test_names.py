@@ -17,6 +17,7 @@ SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e00
         (f"{FAMILY} dinner", f"{FAMILY} dinner"),
         (f"{SCOTLAND} trip", f"{SCOTLAND} trip"),
         ("می\u200cخواهم", "می\u200cخواهم"),
+        ("\u200d \u200c", ""),
         ("\u202eevil\u2066 \x00\ufeff", "evil"),
     ],
 )
