@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -167,10 +166,11 @@ def _agreed(
 
 
 def _tell(written: Written) -> None:
-    paths: list[Path | None] = [written.config, *written.secrets]
+    paths = [path for path in (written.config, *written.secrets) if path is not None]
     for path in paths:
-        if path is not None:
-            out(f"written: {path}")
+        out(f"written: {path}")
+    if not paths:
+        out("All is as it was; there was nothing to write.")
     if written.kept_as is not None:
         out(f"the old one is kept: {written.kept_as}")
 

@@ -208,6 +208,9 @@ async def test_a_script_sets_it_up_by_flags(town: Town) -> None:
     assert KEY not in done.stdout + done.stderr
 
     before = town.config.read_text()
+    same = await town.script(*arguments)
+    assert same.returncode == 0
+    assert "there was nothing to write" in same.stdout
     again = await town.script(*arguments, "--telegram-id", "5", **secrets)
     assert again.returncode == 1
     assert "+  allow_from: [4711, 5]" in again.stdout
