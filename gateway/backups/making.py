@@ -28,6 +28,7 @@ ATTACHMENTS = "attachments"
 BESIDE = ("config.yaml", "workspace", "hermes", "plugins")
 """What else of the home is taken along; nothing of it is a secret of ours."""
 _UNFINISHED = ".part"
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +217,25 @@ def tidy(folder: Path) -> None:
 
 @contextmanager
 def _aside(target: Path) -> Iterator[Path]:
-    part = _part_of(target)
-    part.mkdir(mode=0o700)
-    with _held(part):
+    with contextlib.ExitStack() as held:
+        part = _begun(target, held)
         try:
             yield part
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
+
+
+def _begun(target: Path, held: contextlib.ExitStack) -> Path:
+    """A folder that is held. Before it is, another backup may take it for a left one, and away."""
+    for _ in range(_TRIES):
+        part = _part_of(target)
+        part.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            held.enter_context(_held(part))
+            if part.exists():
+                return part
+    raise PosthouseError(f"other backups are being made in {target.parent}; try it again")
 
 
 def _part_of(target: Path) -> Path:

@@ -122,6 +122,25 @@ async def test_two_that_are_made_in_the_same_second_are_two(home: Home, tmp_path
     assert len(within(tmp_path)) == 2
 
 
+async def test_one_that_is_tidied_away_as_it_begins_begins_again(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(home)
+    real, times = Path.mkdir, 0
+
+    def mkdir(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        nonlocal times
+        real(self, mode, parents, exist_ok)
+        if self.name.startswith(".posthouse-") and times < 2:
+            times += 1
+            tidy(self.parent)  # another process, before the folder is held
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    done = await made(home, str(tmp_path / "b"))
+    assert times == 2
+    assert done.backup.path == tmp_path / "b"
+
+
 async def test_a_database_of_others_or_in_use_is_not_replaced(home: Home, tmp_path: Path) -> None:
     await filled(home)
     bookmarks, other = tmp_path / "places.sqlite", tmp_path / "elsewhere"
