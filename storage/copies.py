@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent.errors import StoreError, StoreUnavailable
+from storage.in_place import has_log
 from storage.migrate import check_version, shipped
 from storage.restored import carry_cursors, cursors_of, mark_as_copy
 from storage.upkeep import examine, read_only
@@ -95,7 +96,7 @@ def facts_of(path: Path) -> Copy:
 
 def is_spare(path: Path) -> bool:
     """Is this a database of ours that nobody has open? Then a newer copy may take its place."""
-    if path.with_name(f"{path.name}-wal").exists():
+    if has_log(path):
         return False
     try:
         with closing(_alone(path)) as db:

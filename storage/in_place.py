@@ -37,6 +37,11 @@ def same_log(path: Path | str) -> Callable[[], bool]:
     return check
 
 
+def has_log(path: Path) -> bool:
+    """Is there a log beside it: does somebody have it open, or was it cut off?"""
+    return _identity(f"{path}{_LOG}") is not None
+
+
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
