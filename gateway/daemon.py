@@ -94,7 +94,7 @@ class Daemon:
         )
         for task in (settled, stopping, timer):
             task.cancel()
-        self.ready = not parts.supervisor.hopeless
+        self.ready = not parts.supervisor.hopeless and not self._stop.is_set()
         if self.ready:
             self._watchdog.ready()
         if parts.overview is not None:
