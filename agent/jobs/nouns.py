@@ -193,6 +193,7 @@ def record_for(job: Job, due_at: float, now: float) -> InboxRecord:
     due = datetime.fromtimestamp(due_at, ZoneInfo(job.schedule.zone)).isoformat(timespec="minutes")
     scheduled = {
         "id": job.id, "number": job.number, "name": job.name, "due_at": due_at, "due": due,
+        "origin": job.origin,
     }  # fmt: skip
     return InboxRecord(
         address=job.place.address,

@@ -107,19 +107,25 @@ def user_draft(
 def scheduled_draft(record: InboxRecord) -> Draft:
     """A job's prompt: the model is told that nobody is there who says it."""
     said = readable(record.text)
-    job, payload = record.payload[SCHEDULED], record.payload
-    name = str(payload.get("sender_name") or "")
-    who = f"{quoted_name(name)}, user" if name else "user"
+    job = record.payload[SCHEDULED]
     late = record.received_at - float(job["due_at"])
     lines = [
-        f"{_SCHEDULED}{int(job['number'])} {quoted_name(str(job['name']))}, set up for {who} "
-        f"{_identifier(str(payload.get('sender_id') or ''))}; due {_identifier(job['due'])}"
+        f"{_SCHEDULED}{int(job['number'])} {quoted_name(str(job['name']))}, set up "
+        f"{_by_whom(record)}; due {_identifier(job['due'])}"
         + (f", {late / 60:.0f} minutes ago" if late >= _LATE_SECONDS else "")
         + ". It runs by itself and nobody is writing at this moment; your answer is sent to the "
         "chat.]",
         set_off(said),
     ]
     return Draft({"role": "user", "content": said}, wire_content="\n".join(lines))
+
+
+def _by_whom(record: InboxRecord) -> str:
+    if record.payload[SCHEDULED].get("origin") == "config":
+        return "in the configuration"
+    name = str(record.payload.get("sender_name") or "")
+    user = f"user {_identifier(str(record.payload.get('sender_id') or ''))}"
+    return f"for {quoted_name(name)}, {user}" if name else f"for {user}"
 
 
 def set_off(text: str) -> str:

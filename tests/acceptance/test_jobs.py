@@ -95,7 +95,7 @@ async def test_killed_around_its_time_a_job_runs_once(world: World, point: str) 
         await daemon.kill()
     hello, answer = first.shown()
     assert hello == "reply to: hello"
-    assert answer.startswith('reply to: [scheduled job 1 "ask", set up for user 111; due ')
+    assert answer.startswith('reply to: [scheduled job 1 "ask", set up in the configuration; due ')
     assert answer.endswith("what is new?")
     assert second.shown() == ["reply to: hello", "time for tea"]
     check_invariants(world.home / "state.db")
