@@ -34,7 +34,8 @@ READER_PRAGMAS = (
     # SQLite before 3.51.3 can corrupt a WAL that two connections checkpoint.
     "PRAGMA wal_autocheckpoint = 0",
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -8000",
+    # The system keeps pages of the file as well; a cache of 8 MB each was filled in weeks.
+    "PRAGMA cache_size = -2000",
     "PRAGMA query_only = ON",
 )
 

@@ -44,6 +44,8 @@ WARM_TURNS = 2_000
 WINDOW = 8_000
 FIRST_USER = 10_000
 ANSWER_SECONDS = 60.0
+AS_A_SERVICE = {"MALLOC_ARENA_MAX": "2"}
+"""What the unit in systemd/ sets."""
 QUIET_SECONDS = 3.0
 MIB = 2**20
 
@@ -212,7 +214,8 @@ async def soak(turns: int, folder: Path, seed: int, trace: bool = False) -> list
         world.configure(telegram={"allow_from": ["*"]}, logging={"level": "WARNING"})
         launcher = ("-m", "tests.bench.traced") if trace else ("-m", "gateway")
         daemon = world.daemon(
-            secrets=world.secrets_for("telegram", "discord"), launcher=(*launcher, "run")
+            secrets={**world.secrets_for("telegram", "discord"), **AS_A_SERVICE},
+            launcher=(*launcher, "run"),
         )
         try:
             await daemon.start().ready("telegram", "discord")

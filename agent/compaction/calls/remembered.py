@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-LIMIT_BYTES = 8 * 1024 * 1024
+LIMIT_BYTES = 6 * 1024 * 1024
 LARGEST_SHARE = 8
 """A result that would take more than this part of the room is not remembered."""
 
 Value = TypeVar("Value", bound=str | tuple[str, ...])
-_Key = tuple[int, int]
+_HASH_BITS = 64
 
 
 class Remembered(Generic[Value]):
@@ -38,7 +38,7 @@ class Remembered(Generic[Value]):
         self._function = function
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
-        self._known: OrderedDict[_Key, Value | None] = OrderedDict()
+        self._known: OrderedDict[int, Value | None] = OrderedDict()
         """None: the result is the text itself."""
         self._size_bytes = 0
 
@@ -54,7 +54,8 @@ class Remembered(Generic[Value]):
             self._size_bytes = 0
 
     def __call__(self, text: str) -> Value:
-        key = hash(text), len(text)
+        # One number for both: a pair of them would take twice the room.
+        key = len(text) << _HASH_BITS | hash(text) & ((1 << _HASH_BITS) - 1)
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
@@ -68,7 +69,7 @@ class Remembered(Generic[Value]):
                 self._keep(key, kept, size)
         return value
 
-    def _keep(self, key: _Key, value: Value | None, size: int) -> None:
+    def _keep(self, key: int, value: Value | None, size: int) -> None:
         if key in self._known:  # another thread was first
             return
         self._known[key] = value
@@ -77,7 +78,7 @@ class Remembered(Generic[Value]):
             self._size_bytes -= _size_bytes(self._known.popitem(last=False)[1])
 
 
-_ENTRY_BYTES = 200
+_ENTRY_BYTES = 120
 """What the memo itself takes for one text."""
 
 
