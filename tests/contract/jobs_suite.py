@@ -173,6 +173,7 @@ class JobsContract:
                 "name": "sum up",
                 "due_at": DUE,
                 "due": "2027-01-15T08:10+00:00",
+                "origin": "person",
             },
         }
         assert (fired.run.state, fired.run.inbox_id) == ("claimed", fired.item.id)
