@@ -134,12 +134,17 @@ def assert_long_chains(world: World, at_least: int = 4) -> None:
 # --- undisturbed --------------------------------------------------------------------------------
 
 
+ROOMY_WINDOW = 8400
+"""Room for the tools of today, and fourteen rounds of them in one turn."""
+
+
 async def test_undisturbed(world: World) -> None:
     """Every message answered once and in order, and everything happens that has to be survived."""
     talk = start_talk(world, seed=1)
-    world.configure()
+    world.anthropic.settings.window = ROOMY_WINDOW
+    world.configure(model={"context_length": ROOMY_WINDOW})
     daemon = await world.run()
-    too_long = Fault("too_long", tokens=8300, limit=8000)
+    too_long = Fault("too_long", tokens=ROOMY_WINDOW + 300, limit=ROOMY_WINDOW)
     overflow = Incident(world, talk, "telegram-2", too_long)
     overflow.script(summary=False, after_sessions=2)
     failure = Incident(world, talk, "discord-2", Fault("empty"))
@@ -173,7 +178,7 @@ async def test_undisturbed(world: World) -> None:
     assert_long_chains(world)
     assert_stable_prefixes(world, talk, resets=1)
     assert pruned_rows(database) > 0
-    assert cuts_moved_by_a_tool_group(database, window=8000) > 0
+    assert cuts_moved_by_a_tool_group(database, window=ROOMY_WINDOW) > 0
     assert summaries_updated(world) > 0
     assert compressed_in_the_middle(database) > 0
     assert overflow.happened
