@@ -169,13 +169,13 @@ async def test_listings_while_the_daemon_runs(world: World) -> None:
 
 async def test_commands_in_the_chat(world: World) -> None:
     """/status, /lineage, /compress, /new, /help: each answered in words, in order."""
-    # Below the threshold and not ahead of it: the only compression is the one that is asked for.
-    world.configure(compression={"background": False})
+    # Never by itself: the only compression is the one that is asked for.
+    world.configure(compression={"background": False, "threshold": 0.7})
     daemon = await world.run("telegram")
     chat = TelegramChat(world)
-    for n in range(6):
+    for n in range(10):
         chat.say(f"part {n}: {'a long way to the next posthouse ' * 20}")
-    await answered(chat, "reply to: part 5", daemon)
+    await answered(chat, "reply to: part 9", daemon)
     for command in ("/status", "/lineage", "/help", "/compress the way", "/new"):
         before = len(chat.shown())
         chat.say(command)
