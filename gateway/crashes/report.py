@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
+import threading
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType, TracebackType
@@ -32,9 +33,10 @@ def of_error(error: BaseException) -> str:
 
 
 def of_threads(frames: Mapping[int, FrameType], names: Mapping[int, str]) -> str:
-    """What every thread is doing."""
+    """What every thread is doing, the main one first: a report has an end."""
     lines: list[str] = []
-    for number, frame in frames.items():
+    main = threading.main_thread().ident
+    for number, frame in sorted(frames.items(), key=lambda each: each[0] != main):
         lines.append(f"thread {names.get(number, str(number))}")
         lines += _shown(traceback.extract_stack(frame)[-MOST_FRAMES:])
     return "\n".join(lines)

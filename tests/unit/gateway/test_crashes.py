@@ -161,6 +161,19 @@ async def test_a_watchdog_that_is_not_fed_leaves_what_everybody_is_at(tmp_path: 
     task.cancel()
 
 
+def test_of_many_threads_the_main_one_is_shown_first() -> None:
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait, name=f"other {n}") for n in range(3)]
+    for thread in threads:
+        thread.start()
+    names = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
+    text = report.of_threads(dict(reversed(sys._current_frames().items())), names)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert text.startswith("thread MainThread\n")
+
+
 @pytest.mark.usefixtures("_logged")
 def test_what_is_no_crash_leaves_none(tmp_path: Path) -> None:
     log = logging.getLogger("gateway.x")
