@@ -32,8 +32,8 @@ async def told(chat: TelegramChat, command: str, daemon: Daemon) -> str:
 
 async def test_back_through_a_compression_a_fork_and_home_again(world: World) -> None:
     """/uncompress holds for three turns; /branch leaves the old one alone, /resume leads back."""
-    # Ahead of time, below the threshold, a window as small as this one has nothing to gain yet.
-    world.configure(compression={"background": False})
+    # A window so small that ahead of time, below the threshold, there is nothing to gain yet.
+    world.configure()
     daemon = await world.run("telegram")
     chat = TelegramChat(world)
     database = world.database()

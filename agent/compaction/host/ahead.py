@@ -200,8 +200,11 @@ class Ahead:
         return None
 
     async def _in_vain(self, order: Order, run: Run, marked_before: int) -> Preparation:
-        """No summary: what is remembered counts in the lane too, and nobody is told."""
-        state = run.state
+        """No summary: a failure counts in the lane too, and nobody is told.
+
+        That there was nothing to gain yet says nothing of the threshold: it does not count there.
+        """
+        state = run.state if run.failed else order.state
         if run.failed or not run.cost:  # a cool-down decides when it is tried again, or nothing
             state = state.changed(ahead_row_id=marked_before)
         await self._memory.store(order.loaded, self._memory.rebased(order.loaded, state))

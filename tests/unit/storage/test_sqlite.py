@@ -558,3 +558,10 @@ async def test_a_key_that_names_no_chat_owes_nothing(store: SqlStore) -> None:
         await begin(store, session_key=key)
     assert await store.recover_turns(crash_limit=1) == []
     assert await store.owed() == []
+
+
+async def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    os.mkfifo(path)
+    with pytest.raises(StoreUnavailable, match="is no file"):
+        await open_archive(path)
