@@ -256,6 +256,11 @@ async def open_store(
     )
 
 
+def _refuse_what_is_no_file(path: Path | str) -> None:
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
+        raise StoreUnavailable(f"{path} is no file, so it holds no conversations")
+
+
 async def open_archive(path: Path | str) -> SqlArchive:
     """Open the file for looking only, beside a running daemon or without one.
 
@@ -264,8 +269,7 @@ async def open_archive(path: Path | str) -> SqlArchive:
         DatabaseDamaged: it is no database, or what is in it can not be read.
         StoreUnavailable: there is no such file, or it is empty.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would be waited for
-        raise StoreUnavailable(f"{path} is no file, so it holds no conversations")
+    _refuse_what_is_no_file(path)
     connection = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
     try:
         version = await connection.run(check_version, shipped()[-1].version)
