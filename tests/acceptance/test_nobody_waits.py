@@ -12,6 +12,9 @@ from tests.fakes.anthropic_server import Answer, Match, MessageRequest, summary_
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 SUMMARY_SECONDS = 3.0
+# Room, in tokens, beside the tool list: a chat that has just been compressed is below the level
+# at which the next summary is prepared, so that one summary can be told from the next.
+WINDOW = 10_000
 SAID = "the courier changes horses and carries the same letter on " * 10
 
 
@@ -58,7 +61,8 @@ def slow(request: MessageRequest) -> Answer:
 
 async def journey(world: World, **compression: object) -> Journey:
     world.anthropic.when(Match(summary=True), slow, times=None)
-    world.configure(compression=compression)
+    world.anthropic.settings.window = WINDOW
+    world.configure(model={"context_length": WINDOW}, compression=compression)
     return Journey(world, await world.run("telegram"))
 
 
