@@ -63,7 +63,16 @@ class Delivery:
         self._asks = asks
         self._chats = Chats(clock)
         self._means = Means(
-            mailbox, clock, self._chats, Queues(), self._settings, jitter, awaited, works, stands
+            mailbox,
+            clock,
+            self._chats,
+            Queues(),
+            self._settings,
+            jitter,
+            awaited,
+            works,
+            stands,
+            self.take_buttons,
         )
         self._senders: dict[ChatKey, ChatSender] = {}
         self._overtaking: dict[ChatKey, ChatSender] = {}
@@ -217,7 +226,8 @@ class Delivery:
         If they stay, that is no harm: pressing one says that it is over.
         """
         platform = self._platforms.get(address.platform)
-        if platform is not None and not self._chats.is_gone(address):
+        silent = self._chats.is_gone(address) or self._leaving
+        if platform is not None and not silent:
             taking = Beside(platform, self._chats).take_buttons(address, message_id, self._clock)
             self._asides.spawn(taking, name="buttons taken off")
 

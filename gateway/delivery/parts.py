@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.mail import OutboxItem, OutboxPart, SendState
+from agent.mail import Address, OutboxItem, OutboxPart, SendState
 from agent.mail_ports import Mailbox
 from agent.ports import Clock
 from gateway.delivery.beside import Beside
@@ -58,6 +58,8 @@ class Means:
     """Is this platform in no trouble, as far as is known?"""
     stands: Callable[[int, str], None]
     """Told of a question that was sent: its id in the outbox, and the message with its buttons."""
+    take_buttons: Callable[[Address, str], None]
+    """Off this message, when its chat takes that; nobody waits for it."""
 
 
 class PartSender:
@@ -176,6 +178,9 @@ class PartSender:
             await self._booking.mark(part, "sent", platform_message_id=message_id)
             if item.draft.asks:
                 self._means.stands(item.id, message_id)
+            # Behind the mark: nothing that follows an answer may make it one in doubt.
+            if (spent := part.payload.get("spent_buttons")) is not None:
+                self._means.take_buttons(address, str(spent))
             self._waiting.arrived()
             self._means.queues.arrived(self._bot)
             return Fate.SENT, message_id

@@ -281,7 +281,8 @@ class Platform(Protocol):
 
         For a blank text: one part that says that there is nothing to say. What else the draft has
         (buttons, files, the preview that it takes the place of) is planned into the payloads: they
-        are all that `send` is given, also after a restart.
+        are all that `send` is given, also after a restart. ``spent_buttons`` is for delivery:
+        the message that loses its buttons (`take_buttons`) once this part has arrived.
         """
         ...
 

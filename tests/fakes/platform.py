@@ -148,6 +148,8 @@ class FakePlatform:
         parts = [PartDraft({"text": chunk}) for chunk in chunks or [BLANK]]
         if draft.edits_message_id is not None:
             parts[0].payload["edits"] = draft.edits_message_id
+        if draft.decides:
+            parts[-1].payload["spent_buttons"] = draft.interaction
         return parts
 
     def fail(self, error: BaseException, *, times: int = 1, delivered: bool = False) -> None:

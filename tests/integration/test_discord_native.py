@@ -170,6 +170,8 @@ async def deliver(
         follows = sent[-1] if sent else None
         part = OutboxPart(id_ + n, id_, n, "planned", draft.payload, follows_message_id=follows)
         sent.append(await bot.send(where, part, repeat=repeat))
+        if (spent := draft.payload.get("spent_buttons")) is not None:  # as delivery does
+            await bot.take_buttons(where, spent)
     return sent
 
 
@@ -977,29 +979,6 @@ async def test_an_answer_that_decides_takes_the_buttons_away(
     await deliver(bot, address(server, channel), "over", interaction=key, decides=True)
     assert (message.content, message.components) == ("may I?", [])
     assert server.bot_texts(channel) == ["may I?", "over"]
-
-
-async def test_buttons_that_can_not_be_taken_keep_no_answer_back(
-    server: DiscordServer,
-    bot: DiscordPlatform,
-    intake: RecordingIntake,
-    channel: Channel,
-    alice: User,
-) -> None:
-    message = await question(server, bot, channel)
-    keys = []
-    for n in range(4):
-        await pressed(server, intake, message, alice, ALLOW.command)
-        keys.append(intake.messages[n].interaction)
-    path = f"/channels/*/messages/{message.id}"
-    server.fault("429", method="PATCH", path=path, retry_after=60)
-    server.fault("503", method="PATCH", path=path)
-    where = address(server, channel)
-    for n, key in enumerate(keys[:2]):
-        await deliver(bot, where, f"over {n}", interaction=key, decides=True, id_=n + 1)
-    server.user_deletes(message)
-    await deliver(bot, where, "over 2", interaction=keys[2], decides=True, id_=3)
-    assert server.bot_texts(channel) == ["over 0", "over 1", "over 2"]
 
 
 async def test_what_concerns_only_who_pressed_is_seen_by_nobody_else(

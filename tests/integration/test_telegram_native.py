@@ -111,10 +111,13 @@ async def deliver(
     telegram: TelegramPlatform, where: Address, text: str, *, repeat: bool = False, **more: Any
 ) -> list[str]:
     plan = telegram.render(OutboxDraft(where, text, **more))
-    return [
-        await telegram.send(where, OutboxPart(n + 1, 1, n, "planned", draft.payload), repeat=repeat)
-        for n, draft in enumerate(plan)
-    ]
+    sent: list[str] = []
+    for n, draft in enumerate(plan):
+        part = OutboxPart(n + 1, 1, n, "planned", draft.payload)
+        sent.append(await telegram.send(where, part, repeat=repeat))
+        if (spent := draft.payload.get("spent_buttons")) is not None:  # as delivery does
+            await telegram.take_buttons(where, spent)
+    return sent
 
 
 def keyboard(server: TelegramServer, n: int = -1) -> list[list[tuple[str, str]]]:

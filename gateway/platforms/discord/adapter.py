@@ -161,7 +161,6 @@ class DiscordPlatform:
         outgoing = Outgoing(
             client.sending,
             self._hooks,
-            self._buttons,
             self._packing,
             min(max(self._settings.upload_limit_bytes, paid_for), MOST_BYTES),
             self._nonce_scope,

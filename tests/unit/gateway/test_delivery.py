@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from agent.errors import StoreError, StoreUnavailable
-from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart, PartDraft
+from agent.mail import Address, OutboxDraft, OutboxItem, OutboxPart, PartDraft, SendState
 from gateway import texts
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
@@ -210,6 +211,43 @@ async def test_ornaments_keep_away_from_a_chat_that_is_gone(post: Post) -> None:
     async with post.delivery.typing(CHAT):
         await post.pass_time(1)
     assert len(post.platform.typed) == 1
+
+
+async def test_a_flood_at_the_pressed_buttons_is_waited_for(post: Post) -> None:
+    """They were taken before the mark, and a flood that the platform answered was lost there."""
+    marks: list[str] = []
+    mark_part = post.store.mark_part
+
+    async def noted(part_id: int, state: SendState, **more: Any) -> None:
+        marks.append(f"{state}, {len(post.platform.bare)} times bare")
+        await mark_part(part_id, state, **more)
+
+    post.store.mark_part = noted  # type: ignore[method-assign]
+    post.platform.bare_failures.append(SendFlood(40))
+    over = OutboxDraft(CHAT, "over", "command", interaction="m7", decides=True)
+    post.delivery.hand_over([await post.store.owe(over)])
+    await post.settle()
+    assert marks == ["sending, 0 times bare", "sent, 0 times bare"]
+    assert post.platform.bare == [("111", "m7")]
+    await post.owe("next")
+    await post.pass_time(39)
+    assert (post.platform.texts(), post.platform.bare) == (["over"], [("111", "m7")])
+    await post.pass_time(2)
+    assert post.platform.texts() == ["over", "next"]
+    assert post.platform.bare == [("111", "m7")] * 2
+
+
+async def test_a_stop_waits_for_no_buttons(post: Post) -> None:
+    over = OutboxDraft(CHAT, "over", "command", interaction="m7", decides=True)
+    post.platform.gate = asyncio.Event()
+    post.delivery.hand_over([await post.store.owe(over)])
+    await post.settle()
+    stopping = asyncio.ensure_future(post.delivery.stop(5))
+    await post.settle()
+    post.platform.gate.set()
+    await post.settle()
+    await stopping
+    assert (post.platform.texts(), post.platform.bare) == (["over"], [])
 
 
 async def test_an_owed_answer_is_never_forgotten_while_it_waits(

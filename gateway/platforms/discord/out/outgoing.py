@@ -10,12 +10,10 @@ from gateway.platforms.contract import (
     Address,
     ChatGone,
     OutboxPart,
-    SendError,
     SendRefused,
 )
 from gateway.platforms.discord.native.hooks import Hooks, KeyGone
 from gateway.platforms.discord.native.pressed import Key, parse_key
-from gateway.platforms.discord.out.buttons import Buttons
 from gateway.platforms.discord.out.looking import Looked
 from gateway.platforms.discord.out.parcels import CONTENT_CHARS, Packing, Parcel
 from gateway.platforms.discord.out.refusals import (
@@ -45,7 +43,6 @@ class Outgoing:
 
     sending: Sending
     hooks: Hooks
-    buttons: Buttons
     packing: Packing
     limit_bytes: int
     """Of one file, in the chat that is sent to."""
@@ -54,10 +51,7 @@ class Outgoing:
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool) -> Sent:
         """As `gateway.platforms.contract.Platform.send`."""
         async with self.packing.packed(part.payload, self.limit_bytes) as parcel:
-            sent = await self._in_some_form(address, part, parcel, repeat=repeat)
-        if part.payload.get("decides"):
-            await self._take_pressed_buttons(address, part)
-        return sent
+            return await self._in_some_form(address, part, parcel, repeat=repeat)
 
     async def _in_some_form(
         self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool
@@ -75,15 +69,6 @@ class Outgoing:
                     extra={"part_id": part.id, "error": str(exc)},
                 )
                 parcel = less
-
-    async def _take_pressed_buttons(self, address: Address, part: OutboxPart) -> None:
-        key = parse_key(part.payload.get("interaction"))
-        if key is None or key.pressed_id is None:
-            return
-        try:
-            await self.buttons.take(channel_of(address), key.pressed_id)
-        except SendError as exc:
-            log.debug("buttons stay", extra={"error": str(exc)})
 
     async def _send(
         self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool

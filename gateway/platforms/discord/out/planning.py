@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.mail import OutboxDraft, PartDraft
 from agent.messages import is_blank
+from gateway.platforms.discord.native.pressed import parse_key
 from gateway.platforms.discord.out.parcels import MAX_FILES
 from gateway.platforms.discord.render import render
 
@@ -18,7 +19,7 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     ``files``: names of kept ones of ``owner``, in messages of their own, so that no file keeps
     words back;
     ``interaction``: by which it is to be answered; ``aside``: seen by whoever pressed only;
-    ``decides``, of the last part: the buttons that were pressed are of no use any more.
+    ``spent_buttons``, of the last part: the message whose buttons are of no use any more.
     """
     only_files = is_blank(draft.text) and draft.files and draft.edits_message_id is None
     parts: list[PartDraft] = [] if only_files else render(draft.text)
@@ -39,6 +40,7 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
         payloads = [{**payload, "interaction": draft.interaction} for payload in payloads]
         if draft.aside:
             payloads = [{**payload, "aside": True} for payload in payloads]
-        if draft.decides:
-            payloads[-1]["decides"] = True
+        key = parse_key(draft.interaction)
+        if draft.decides and key is not None and key.pressed_id is not None:
+            payloads[-1]["spent_buttons"] = str(key.pressed_id)
     return [PartDraft(payload) for payload in payloads]

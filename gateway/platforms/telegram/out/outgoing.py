@@ -12,7 +12,6 @@ from gateway import texts
 from gateway.platforms.contract import (
     ChatGone,
     EditRefused,
-    SendError,
     SendRefused,
 )
 from gateway.platforms.telegram.failures import BadButtons, BadMarkup, ChatMoved, NoSuchMessage
@@ -41,14 +40,9 @@ class Outgoing:
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool) -> str:
         """As `gateway.platforms.contract.Platform.send`."""
-        payload = part.payload
-        if "edits" in payload:
-            message_id = await self._edit(address, payload)
-        else:
-            message_id = await self._deliver(address, part, repeat=repeat)
-        if payload.get("decides"):
-            await self._take_pressed_buttons(address, str(payload["pressed"]))
-        return message_id
+        if "edits" in part.payload:
+            return await self._edit(address, part.payload)
+        return await self._deliver(address, part, repeat=repeat)
 
     async def take_buttons(self, address: Address, message_id: str) -> None:
         """As `gateway.platforms.contract.Platform.take_buttons`."""
@@ -155,12 +149,6 @@ class Outgoing:
         except SendRefused as exc:  # gone, too old, no text of ours: whatever it is, not this one
             raise EditRefused(str(exc)) from exc
         return message_id
-
-    async def _take_pressed_buttons(self, address: Address, message_id: str) -> None:
-        try:
-            await self.take_buttons(address, message_id)
-        except SendError as exc:
-            log.debug("buttons stay", extra={"error": str(exc)})
 
 
 def replied_to(address: Address, payload: Mapping[str, Any]) -> str | None:

@@ -21,8 +21,8 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     Beside ``text`` and ``entities`` one may have ``document``: a file made of text, or ``file``:
     the name of a kept one of ``owner``, whose caption the text is then; ``buttons``: (label,
     command), below the last words; ``edits``: the message that the first part takes the place of;
-    ``pressed``: the message with the button that this answers, ``decides``: whose buttons are of
-    no use any more.
+    ``pressed``: the message with the button that this answers, ``spent_buttons`` the same one, if
+    its buttons are of no use any more.
     """
     only_files = is_blank(draft.text) and draft.files and draft.edits_message_id is None
     payloads: list[dict[str, Any]] = []
@@ -43,7 +43,7 @@ def plan(draft: OutboxDraft) -> list[PartDraft]:
     if draft.interaction is not None:
         payloads[0]["pressed"] = draft.interaction
         if draft.decides:
-            payloads[0]["decides"] = True
+            payloads[0]["spent_buttons"] = draft.interaction
     return [PartDraft(payload) for payload in payloads]
 
 
