@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -291,9 +292,12 @@ class _Turn:
     async def _run_at_once(self, calls: Sequence[ToolCall]) -> None:
         """Run all, store each as soon as those before it are stored."""
         slots = asyncio.Semaphore(self._settings.parallel_tools)
+        in_turn: dict[str, asyncio.Lock] = {}  # which wakes who has waited longest
 
         async def run(call: ToolCall) -> Draft:
-            async with slots:
+            order = self._tools.order_of(call)
+            behind = nullcontext() if order is None else in_turn.setdefault(order, asyncio.Lock())
+            async with behind, slots:
                 return await self._run(call)
 
         try:

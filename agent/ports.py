@@ -293,6 +293,17 @@ class PatientTool(Tool, Protocol):
         ...
 
 
+@runtime_checkable
+class OrderedTool(Tool, Protocol):
+    """A tool that changes something which the next call finds changed."""
+
+    @property
+    def in_order(self) -> str:
+        """Of what: calls of one answer that have the same here run one after the other, as they
+        were made. All others run side by side."""
+        ...
+
+
 class TurnObserver(Protocol):
     """Sees a turn happen. All calls are made on the event loop, return at once, never raise."""
 

@@ -11,12 +11,14 @@ from agent.memory.notes import MAX_NOTE_CHARS, Note, NoteRefused, found, listed
 from agent.messages import ToolSchema
 from agent.ports import ToolContext, ToolResult
 
+_NOTES = "notes"
 _NOBODY = "nothing can be remembered here: it is not known whose it would be"
 
 
 class RememberTool:
-    """Keeps a line (`agent.ports.Tool`)."""
+    """Keeps a line (`agent.ports.OrderedTool`: what was forgotten before has made room)."""
 
+    in_order = _NOTES
     schema = ToolSchema(
         name="remember",
         description=(
@@ -73,8 +75,9 @@ class RememberTool:
 
 
 class ForgetTool:
-    """Takes a note away (`agent.ports.Tool`)."""
+    """Takes a note away (`agent.ports.OrderedTool`)."""
 
+    in_order = _NOTES
     schema = ToolSchema(
         name="forget",
         description=(

@@ -14,7 +14,7 @@ from agent.compaction.plan.clip import clip_to_tokens
 from agent.errors import ToolError
 from agent.llm.wire import ERROR_PREFIX, NO_OUTPUT
 from agent.messages import Content, Draft, Message, Part, ToolCall, ToolSchema, clean_text, text_of
-from agent.ports import PatientTool, Tool, ToolContext, ToolResult
+from agent.ports import OrderedTool, PatientTool, Tool, ToolContext, ToolResult
 from agent.tools.arguments import problem_with
 
 log = logging.getLogger(__name__)
@@ -119,6 +119,11 @@ class ToolRegistry:
             for tool in tools:
                 by_name.setdefault(tool.schema.name, tool)
         self._tools = dict(sorted(by_name.items()))
+
+    def order_of(self, call: ToolCall) -> str | None:
+        """What its tool changes in order (`OrderedTool.in_order`); None: it waits for nobody."""
+        tool = self._tools.get(call["function"]["name"])
+        return tool.in_order if isinstance(tool, OrderedTool) else None
 
     async def run(
         self,

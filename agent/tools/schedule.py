@@ -75,9 +75,11 @@ class ScheduleTool:
     """Jobs of this place (`agent.ports.Tool`).
 
     No approval is asked for: a job only talks, in the chat in which it was made, where everybody
-    sees it in /jobs and its owner can end it.
+    sees it in /jobs and its owner can end it. Several calls in one answer go one after the other
+    (`agent.ports.OrderedTool`): what is set already, or how much is, counts for the next.
     """
 
+    in_order = "jobs"
     schema = ToolSchema(
         name="schedule",
         description=(

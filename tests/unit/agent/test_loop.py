@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ from agent.sessions import (
     TurnOpening,
     TurnTicket,
 )
+from agent.store_ports import SessionStore
 from agent.tools.registry import ToolRegistry
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -96,7 +97,7 @@ class EchoTool:
 class FakeCompactor:
     """Splits when told to: everything but the newest user message and its turn is summarised."""
 
-    store: MemoryStore
+    store: SessionStore
     due_at: set[int] = field(default_factory=set)
     works: bool = True
     triggers: list[tuple[CompactionTrigger, bool]] = field(default_factory=list)
@@ -341,6 +342,27 @@ async def test_calls_run_at_once_and_are_stored_in_their_order(rig: Rig) -> None
     assert [r.message.get("tool_call_id") for r in rows[2:]] == [c["id"] for c in calls]
     assert rig.tool.most_at_once == 3
     model.verify()
+
+
+class OrderedEcho(EchoTool):
+    schema = replace(EchoTool.schema, name="write")
+    in_order = "the file"
+
+
+async def test_calls_that_change_the_same_go_one_after_the_other(rig: Rig) -> None:
+    ordered = OrderedEcho()
+    rig.tools = ToolRegistry([rig.tool, ordered])
+    rig.settings = LoopSettings(parallel_tools=2)
+    gate = ordered.gates["a"] = asyncio.Event()
+    said = [("write", "a"), ("write", "b"), ("write", "c"), ("echo", "d"), ("echo", "e")]
+    calls = [call(name, {"say": text}) for name, text in said]
+    running = asyncio.ensure_future(rig.run(ScriptedModel(answer("", *calls), "done")))
+    await rig.tool.finished("d", "e")  # nobody else waits for them, nor for their slots
+    assert ordered.ran == []
+    gate.set()
+    await running
+    assert ordered.ran == ["a", "b", "c"]
+    assert ordered.most_at_once == 1
 
 
 async def test_no_more_tools_at_once_than_allowed(rig: Rig) -> None:
