@@ -299,8 +299,10 @@ class OrderedTool(Tool, Protocol):
 
     @property
     def in_order(self) -> str:
-        """Of what: calls of one answer that have the same here run one after the other, as they
-        were made. All others run side by side."""
+        """What it changes: calls of one answer with the same here go one after the other.
+
+        In the order in which they were made. All others run side by side.
+        """
         ...
 
 

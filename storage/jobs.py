@@ -18,6 +18,7 @@ from agent.jobs.nouns import (
     Origin,
     Schedule,
     place_in,
+    too_many_each_text,
     too_many_text,
 )
 from agent.mail import Address
@@ -36,14 +37,21 @@ _COLUMNS = (
 )
 _JOB = f"SELECT {_COLUMNS} FROM jobs"
 _LIVE = "state IN ('active', 'paused')"
+_SET = "origin IN ('person', 'tool')"
 
 
-def add_job(tx: Transaction, draft: JobDraft, most: int | None) -> Job:
+def add_job(tx: Transaction, draft: JobDraft, most: int | None, most_each: int | None) -> Job:
     place = place_of_today(tx, draft.place)
     if most is not None:
         query = f"SELECT count(*) FROM jobs WHERE session_key = ? AND {_LIVE}"
         if tx.execute(query, (place.session_key,)).fetchone()[0] >= most:
             raise JobRefused(too_many_text(most))
+    if most_each is not None:
+        query = (
+            f"SELECT count(*) FROM jobs WHERE session_key = ? AND owner = ? AND {_SET} AND {_LIVE}"
+        )
+        if tx.execute(query, (place.session_key, place.owner)).fetchone()[0] >= most_each:
+            raise JobRefused(too_many_each_text(most_each))
     number = _last(tx, place.session_key) + 1
     _give(tx, place.session_key, number)
     faultpoint("add_job.number")

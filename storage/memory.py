@@ -126,8 +126,10 @@ class MemoryStore:
 
     # jobs
 
-    async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
-        return self._jobs.add_job(draft, most)
+    async def add_job(
+        self, draft: JobDraft, *, most: int | None = None, most_each: int | None = None
+    ) -> Job:
+        return self._jobs.add_job(draft, most, most_each)
 
     async def jobs_at(self, session_key: str, *, over: bool = False) -> Sequence[JobView]:
         return self._jobs.jobs_at(session_key, over)

@@ -22,6 +22,7 @@ from agent.jobs.nouns import (
     Schedule,
     draft_for,
     record_for,
+    too_many_each_text,
     too_many_text,
 )
 from agent.mail import Address, InboxItem, OutboxDraft
@@ -33,6 +34,7 @@ from storage.memory_tables import MemoryTables
 from storage.places import address_of_today, key_of_today
 
 _LIVE = ("active", "paused")
+_SET = ("person", "tool")
 
 
 class MemoryJobs:
@@ -56,11 +58,14 @@ class MemoryJobs:
 
     # jobs
 
-    def add_job(self, draft: JobDraft, most: int | None) -> Job:
+    def add_job(self, draft: JobDraft, most: int | None, most_each: int | None) -> Job:
         place = self._of_today(draft.place)
         live = [j for j in self._at(place.session_key) if j.state in _LIVE]
         if most is not None and len(live) >= most:
             raise JobRefused(too_many_text(most))
+        theirs = [j for j in live if j.place.owner == place.owner and j.origin in _SET]
+        if most_each is not None and len(theirs) >= most_each:
+            raise JobRefused(too_many_each_text(most_each))
         number = self._last[place.session_key] = self._last.get(place.session_key, 0) + 1
         job = Job(
             id=self._ids.new("job"),
@@ -191,8 +196,7 @@ class MemoryJobs:
         self._runs.forget(gone)
 
     def _of_person(self, owner: str) -> list[Job]:
-        ours = ("person", "tool")
-        return [j for j in self._jobs.values() if j.place.owner == owner and j.origin in ours]
+        return [j for j in self._jobs.values() if j.place.owner == owner and j.origin in _SET]
 
     # places
 

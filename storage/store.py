@@ -184,8 +184,10 @@ class SqlStore(SqlArchive):
 
     # jobs
 
-    async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
-        return await self._writing.write(jobs.add_job, draft, most)
+    async def add_job(
+        self, draft: JobDraft, *, most: int | None = None, most_each: int | None = None
+    ) -> Job:
+        return await self._writing.write(jobs.add_job, draft, most, most_each)
 
     async def jobs_at(self, session_key: str, *, over: bool = False) -> Sequence[JobView]:
         return await self._quick.read(jobs.jobs_at, session_key, over)

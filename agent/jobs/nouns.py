@@ -22,6 +22,8 @@ RunState = Literal["claimed", "done", "failed", "missed"]
 
 MAX_JOBS = 50
 """Of one place that are not over: each of them may cost money while nobody looks."""
+MAX_JOBS_EACH = 20
+"""Of these, one person's in a place that several share: the others have to find room."""
 MAX_NAME_CHARS = 60
 MAX_TEXT_CHARS = 4_000
 MIN_EVERY_SECONDS = 60
@@ -221,6 +223,14 @@ def is_scheduled(record: InboxRecord) -> bool:
 def too_many_text(most: int) -> str:
     """Why a place gets no more jobs, in words."""
     return f"there are {most} jobs here already, and more are not possible: cancel one first"
+
+
+def too_many_each_text(most: int) -> str:
+    """Why a person gets no more jobs in a place that several share, in words."""
+    return (
+        f"one person can have {most} jobs in a group, so that there is room for the others, and "
+        "whoever asks has that many here: cancel one of theirs first (/jobs shows them)"
+    )
 
 
 STILL_AT_WORK = "the run before it was still at work"

@@ -24,11 +24,14 @@ from agent.jobs.nouns import (
 class JobStore(Protocol):
     """Jobs and the ledger of their runs. A place that was a chat follows it to its new id."""
 
-    async def add_job(self, draft: JobDraft, *, most: int | None = None) -> Job:
+    async def add_job(
+        self, draft: JobDraft, *, most: int | None = None, most_each: int | None = None
+    ) -> Job:
         """Store a job under its place's next number.
 
         Raises:
-            JobRefused: ``most`` jobs of this place are not over.
+            JobRefused: ``most`` jobs of this place are not over, or ``most_each`` of those that
+                this owner has set there (the configuration's do not count).
         """
         ...
 

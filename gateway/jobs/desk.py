@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from agent.jobs import schedules
 from agent.jobs.nouns import (
     MAX_JOBS,
+    MAX_JOBS_EACH,
     Action,
     Job,
     JobDraft,
@@ -21,6 +22,7 @@ from agent.jobs.nouns import (
 )
 from agent.jobs.ports import JobStore
 from agent.ports import Clock
+from gateway.intake.keys import is_personal
 
 
 class JobDesk:
@@ -69,7 +71,8 @@ class JobDesk:
         """Make a job.
 
         Raises:
-            JobRefused: it would never run, says nothing or too much, or the place has too many.
+            JobRefused: it would never run, says nothing or too much, or the place has too many,
+                or this person in a shared one.
         """
         action = checked_action(action)
         schedule, now = schedules.checked(schedule), self._clock.now()
@@ -77,7 +80,8 @@ class JobDesk:
         if due is None:
             raise JobRefused(schedules.over_text(schedule))
         draft = JobDraft(place, schedule, action, as_name(name or action.text), origin, due, now)
-        job = await self._store.add_job(draft, most=MAX_JOBS)
+        most_each = None if is_personal(place.session_key) else MAX_JOBS_EACH
+        job = await self._store.add_job(draft, most=MAX_JOBS, most_each=most_each)
         self._changed()
         return job
 

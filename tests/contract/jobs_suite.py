@@ -95,6 +95,20 @@ class JobsContract:
         await store.set_job(job.id, "cancelled", next_run_at=None)
         assert (await store.add_job(draft(), most=2)).number == 3
 
+    async def test_one_person_of_several_has_so_many_and_no_more(self, store: Store) -> None:
+        other = replace(PLACE, owner="telegram:2")
+        jobs = [await store.add_job(draft(origin=o), most_each=2) for o in ("person", "tool")]
+        with pytest.raises(JobRefused, match="one person can have 2 jobs in a group"):
+            await store.add_job(draft(), most_each=2)
+        await store.add_job(draft(place=other), most_each=2)
+        await store.add_job(draft(place=other, origin="config"))
+        await store.add_job(draft(place=other), most_each=2)
+        await store.set_job(jobs[0].id, "paused", next_run_at=DUE)
+        with pytest.raises(JobRefused):
+            await store.add_job(draft(), most_each=2)
+        await store.set_job(jobs[0].id, "cancelled", next_run_at=None)
+        assert (await store.add_job(draft(), most_each=2)).number == 6
+
     async def test_what_is_over_stays_over(self, store: Store) -> None:
         job = await store.add_job(draft())
         paused = await store.set_job(job.id, "paused", next_run_at=DUE, reason="not allowed")

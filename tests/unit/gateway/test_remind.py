@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from agent.jobs.nouns import MAX_JOBS, Action, JobPlace, Schedule, place_in
+from agent.jobs.nouns import MAX_JOBS, MAX_JOBS_EACH, Action, JobPlace, Schedule, place_in
 from agent.mail import Address
 from gateway.cli.main import build_parser
 from gateway.commands import jobs as commands
@@ -166,6 +166,19 @@ async def test_a_place_takes_so_many(rig: Rig) -> None:
         await rig.jobs.add(PLACE, Schedule("every", "3600", "UTC"), Action("text", f"n{n}"))
     answer = await say(rig, "/remind tomorrow 9:00 one more")
     assert answer.startswith(f"There are {MAX_JOBS} jobs here already")
+
+
+async def test_one_person_does_not_fill_a_group(clock: FakeClock) -> None:
+    rig = Rig(clock, policy=SHARED)
+    for n in range(MAX_JOBS_EACH):
+        assert f"job {n + 1}:" in await say(rig, "/remind in 2 hours tea", **GROUP)
+    answer = await say(rig, "/remind in 2 hours tea", **GROUP)
+    assert answer.startswith(f"One person can have {MAX_JOBS_EACH} jobs in a group")
+    assert "cancel one of theirs first (/jobs shows them)" in answer
+    number = MAX_JOBS_EACH + 1
+    assert f"job {number}:" in await say(rig, "/remind in 2 hours x", **GROUP, sender_id="222")
+    await say(rig, "/jobs cancel 1", **GROUP)
+    assert f"job {number + 1}:" in await say(rig, "/remind in 2 hours tea", **GROUP)
 
 
 async def test_the_list_has_ten_to_a_page_and_says_how_it_goes(rig: Rig) -> None:

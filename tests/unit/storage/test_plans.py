@@ -93,7 +93,7 @@ def a_life(tx: Transaction) -> None:
     notes.remember_note(tx, KEY, OWNER, "likes tea", None)
     notes.remember_note(tx, KEY, OWNER, "likes coffee", 1)
     for kind in ("text", "prompt"):
-        job = jobs.add_job(tx, job_draft(kind=kind), 50)
+        job = jobs.add_job(tx, job_draft(kind=kind), 50, 20)
         for due in (DUE, DUE + 3600):
             gone = Misses(due, due, 1, "not running")
             assert job_firing.fire_job(tx, job.id, replace(firing(due), misses=gone)) is not None
