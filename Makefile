@@ -76,6 +76,7 @@ test: check
 
 torture: $(STAMP)
 	$(BIN)/python -m pytest -m torture --timeout 5400
+	$(BIN)/python -m pytest -m "hypothesis and $(USUAL)" --timeout 1800 --hypothesis-profile exploring
 
 soak: $(STAMP)
 	$(BIN)/python -m tests.bench.soak
