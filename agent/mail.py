@@ -125,6 +125,7 @@ class OutboxPart:
     payload: dict[str, Any]
     platform_message_id: str | None = None
     attempts: int = 0
+    """Tries so far; while it is sent, this one included."""
     follows_message_id: str | None = None
     """What the part before it became; not stored, delivery fills it in."""
 

@@ -137,9 +137,10 @@ class PartSender:
 
     async def _try(self, item: OutboxItem, pending: Pending) -> tuple[Fate, str] | None:
         """Send it once; None: again, at the end of its pause."""
-        part, tries, address = pending.part, pending.tries, item.draft.address
-        await self._booking.mark(part, "sending")
+        tries, address = pending.tries, item.draft.address
+        await self._booking.mark(pending.part, "sending")
         tries.attempts += 1
+        part = pending.part = replace(pending.part, attempts=tries.attempts)
         try:
             await self._say_late(item)
             self._chats.budget(address).called()

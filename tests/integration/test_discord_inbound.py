@@ -238,6 +238,22 @@ async def test_a_file_that_is_gone(
             await bot.fetch(file, 10)
 
 
+async def test_a_file_that_is_withheld_is_not_said_to_be_gone(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, alice: User
+) -> None:
+    """Something in front of the files lets nothing through for a while."""
+    file = await attached(server, bot, channel, alice, b"0123456789")
+    (stored,) = server.world.cdn.files.values()
+    async with running(bot, RecordingIntake()):
+        stored.quirk = "403"
+        asked = len(server.world.cdn.asked)
+        with pytest.raises(FetchUnavailable, match=texts.FILE_WITHHELD):
+            await bot.fetch(file, 10)
+        assert len(server.world.cdn.asked) - asked == 2, "once more at a fresh address, no oftener"
+        stored.quirk = None
+        assert await bot.fetch(file, 10) == b"0123456789"
+
+
 @pytest.mark.parametrize(
     ("quirk", "error"),
     [
@@ -246,6 +262,7 @@ async def test_a_file_that_is_gone(
         ("hang", FetchUnavailable),
         ("short", FetchUnavailable),
         ("packed", FetchUnavailable),
+        ("403", FetchUnavailable),
         ("500", FetchUnavailable),
         ("429", FetchUnavailable),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.clock import SystemClock
-from agent.mail import Address, Button, OutboxDraft, OutboxPart
+from agent.mail import Address, Button, OutboxDraft, OutboxPart, PartDraft
 from gateway import texts
 from gateway.commands.menu import MenuEntry, entries
 from gateway.commands.registry import COMMANDS
@@ -28,6 +28,7 @@ from gateway.platforms.contract import (
 from gateway.platforms.discord.adapter import DiscordPlatform
 from gateway.platforms.discord.native.menu import MISSING_SCOPE, NOT_YET, REFUSED, payload_of
 from gateway.platforms.discord.native.pressed import parse_key
+from gateway.platforms.discord.out.outgoing import GUARDED_TRIES
 from gateway.platforms.discord.out.parcels import EPHEMERAL, MAX_FILES, SUPPRESS_EMBEDS
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
@@ -1243,6 +1244,64 @@ async def test_a_guard_in_front_of_discord_is_no_end_of_a_chat(
     await deliver(bot, where, "yours", interaction=key)
     assert shown_to_one(server, channel) == ["yours"]
     assert server.visible(channel) == []
+
+
+async def deliver_patiently(bot: DiscordPlatform, where: Address, parts: list[PartDraft]) -> int:
+    """As delivery does, without its pauses; how often the last part was tried."""
+    tries = 0
+    for n, draft in enumerate(parts):
+        for tries in range(1, 20):
+            part = OutboxPart(n + 1, 1, n, "sending", draft.payload, attempts=tries)
+            with suppress(SendUnavailable):
+                await bot.send(where, part)
+                break
+    return tries
+
+
+async def test_a_file_that_a_guard_never_lets_through_is_said_to_be_missing(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, kept: Kept
+) -> None:
+    """It was tried for ever, and everything that was owed there waited behind it."""
+    server.fault(
+        "error",
+        status=403,
+        code=0,
+        method="POST",
+        path="*/messages",
+        contains="filename",
+        times=None,
+    )
+    where = address(server, channel)
+    parts = bot.render(OutboxDraft(where, "here", files=(kept.put("n", b"abc", "a.bin"),)))
+    assert await deliver_patiently(bot, where, parts) == GUARDED_TRIES
+    said = texts.file_not_sent("a.bin", texts.FILE_STOPPED)
+    assert server.bot_texts(channel) == ["here", said]
+
+
+async def test_words_that_a_guard_never_lets_through_are_said_to_be_missing(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel
+) -> None:
+    server.fault(
+        "error", status=403, code=0, method="POST", path="*/messages", contains="evil", times=None
+    )
+    where = address(server, channel)
+    await deliver_patiently(bot, where, bot.render(OutboxDraft(where, "cat /evil")))
+    assert server.bot_texts(channel) == [texts.PART_REFUSED]
+
+
+async def test_a_guard_that_lets_nothing_through_costs_no_answer(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, kept: Kept
+) -> None:
+    everything = {"method": "POST", "path": "/channels/*", "times": None}
+    server.fault("error", status=403, code=0, **everything)
+    where = address(server, channel)
+    parts = bot.render(OutboxDraft(where, "here", files=(kept.put("n", b"abc", "a.bin"),)))
+    assert await deliver_patiently(bot, where, parts) == 19
+    server.clear_faults()
+    # One that lets most of it through: not what it says is the reason.
+    server.fault("error", status=403, code=0, method="POST", path="*/messages", times=GUARDED_TRIES)
+    await deliver_patiently(bot, where, parts)
+    assert [len(message.attachments) for message in server.visible(channel)] == [0, 1]
 
 
 async def test_who_may_not_read_the_history_answers_without_a_reference(

@@ -34,7 +34,7 @@ from gateway.platforms.contract import (
 from gateway.platforms.discord.channels import ChannelFeed
 from gateway.platforms.discord.client import DiscordClient
 from gateway.platforms.discord.convert import PLATFORM, convert
-from gateway.platforms.discord.files import Cdn, Expired, FileRef, parse_ref
+from gateway.platforms.discord.files import Cdn, Expired, FileRef, Withheld, parse_ref
 from gateway.platforms.discord.handing import HandIn
 from gateway.platforms.discord.health import Health
 from gateway.platforms.discord.native.hooks import Hooks
@@ -219,6 +219,9 @@ class DiscordPlatform:
             address = await self._fresh_address(ref)
         try:
             return await self._cdn.load(address, limit_bytes)
+        except Withheld:  # at an address that is a moment old: that says nothing of the file
+            log.warning("discord's file server refuses to hand out a file (403)")
+            raise FetchUnavailable(texts.FILE_WITHHELD) from None
         except Expired:
             raise FetchRefused(texts.FILE_GONE) from None
 

@@ -18,13 +18,17 @@ CDN_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0
 _CHUNK_BYTES = 64 * 1024
-_GONE = (403, 404, 410)
+_GONE = (404, 410)
 _REF = re.compile(r"(\d{1,20})/(\d{1,20})/(\d{1,20})(?: (\S*))?")
 _PLAIN_URL = re.compile(r"https?://[!-~]{1,2000}")
 
 
 class Expired(Exception):
     """This address leads nowhere any more; Discord gives out another one."""
+
+
+class Withheld(Expired):
+    """Refused: an old address, or somebody in front of the files who lets nothing through now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Cdn:
         """The bytes behind an address.
 
         Raises:
-            Expired: there is nothing (any more).
+            Expired: there is nothing (any more); as `Withheld` perhaps only for now.
             FetchError: the matching class.
         """
         import aiohttp  # noqa: PLC0415 - comes with the SDK
@@ -135,6 +139,8 @@ class Cdn:
 async def _read(answer: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     if answer.status in _GONE:
         raise Expired
+    if answer.status == 403:
+        raise Withheld
     if 300 <= answer.status < 400:
         raise FetchRefused(texts.FILE_ODD_PLACE)
     if answer.status != 200 or answer.headers.get("Content-Encoding", "identity") != "identity":

@@ -10,6 +10,7 @@ from gateway.platforms.contract import (
     Address,
     ChatGone,
     OutboxPart,
+    SendError,
     SendRefused,
 )
 from gateway.platforms.discord.native.hooks import Hooks, KeyGone
@@ -18,6 +19,7 @@ from gateway.platforms.discord.out.looking import Looked
 from gateway.platforms.discord.out.parcels import CONTENT_CHARS, Packing, Parcel
 from gateway.platforms.discord.out.refusals import (
     BadButtons,
+    Guarded,
     MissingRight,
     NoSuchReference,
     TooLarge,
@@ -26,6 +28,9 @@ from gateway.platforms.discord.out.sending import Sending
 from gateway.platforms.discord.render import nonce
 
 log = logging.getLogger(__name__)
+
+GUARDED_TRIES = 6
+"""So often a part is stopped in front of Discord before it is asked what it is stopped for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +62,36 @@ class Outgoing:
         self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool
     ) -> Sent:
         """Without what Discord refuses the message for: the words arrive whatever becomes of it."""
+        stopped = 0
         while True:
             try:
                 return await self._send(address, part, parcel, repeat=repeat)
-            except SendRefused as exc:
-                less = _with_less(parcel, exc)
+            except Guarded as exc:
+                if part.attempts < GUARDED_TRIES or not await self._lets_through(address):
+                    raise
+                stopped += 1
+                less = _past_a_guard(parcel) if stopped > 1 else parcel
+                reason = str(exc)
                 if less is None:
                     raise
+            except SendRefused as exc:
+                less, reason = _with_less(parcel, exc), str(exc)
+                if less is None:
+                    raise
+            if less is not parcel:
                 log.warning(
                     "sent with less than was meant to go out",
-                    extra={"part_id": part.id, "error": str(exc)},
+                    extra={"part_id": part.id, "error": reason},
                 )
-                parcel = less
+            parcel = less
+
+    async def _lets_through(self, address: Address) -> bool:
+        """Is it this message that the guard has something against? Others pass, then."""
+        try:
+            await self.sending.typing(channel_of(address))
+        except (SendError, NoSuchReference):
+            return False
+        return True
 
     async def _send(
         self, address: Address, part: OutboxPart, parcel: Parcel, *, repeat: bool
@@ -173,6 +196,13 @@ def _with_less(parcel: Parcel, exc: SendRefused) -> Parcel | None:
         return parcel.without_files(texts.FILE_NOT_ALLOWED)
     # Of several that are too large together, the largest is in the way of the others.
     return parcel.without_largest() if isinstance(exc, TooLarge) else parcel.without_files()
+
+
+def _past_a_guard(parcel: Parcel) -> Parcel | None:
+    """What is left out, or said instead; None: that was it already."""
+    if parcel.files:
+        return parcel.without_files(texts.FILE_STOPPED)
+    return None if parcel.content == texts.PART_REFUSED else Parcel(texts.PART_REFUSED)
 
 
 def channel_of(address: Address) -> int:

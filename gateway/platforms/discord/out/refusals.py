@@ -44,6 +44,10 @@ class MissingRight(ChatGone):
     """The bot may not do that there: if it were to send files, then perhaps only those."""
 
 
+class Guarded(SendUnavailable):
+    """It did not get past what stands in front of Discord: for now, or for what it says."""
+
+
 class BadButtons(SendRefused):
     """It is the buttons that Discord does not take."""
 
@@ -65,7 +69,9 @@ def send_error(status: int, code: int, text: str) -> Exception:
         return SendFlood(CLOUDFLARE_SECONDS)
     if status == 413 or code == _TOO_LARGE:
         return TooLarge(text)
-    if status == 401 or by_a_guard(status, code):
+    if by_a_guard(status, code):
+        return Guarded(text)
+    if status == 401:
         return SendUnavailable(text)
     if status >= 500 or status == 408:
         return SendUnknown(text)
