@@ -53,6 +53,18 @@ def platform_at(port: int, clock: SystemClock | None = None, **changes: Any) -> 
     return TelegramPlatform(TelegramSettings(**values), clock or SystemClock())
 
 
+class Passed(logging.Handler):
+    """Every trouble that a supervisor has logged: it may be over before anybody looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == "platform state":
+            self.states.append(vars(record)["state"])
+
+
 class Watched:
     """Platforms under a supervisor, and when each state began."""
 
@@ -60,8 +72,10 @@ class Watched:
         self.intake = RecordingIntake()
         self.platforms = platforms
         self.supervisor = Supervisor(platforms, self.intake, clock or SystemClock())
+        self.passed = Passed()
 
     async def __aenter__(self) -> Watched:
+        logging.getLogger("gateway.supervisor").addHandler(self.passed)
         self.task = asyncio.create_task(self.supervisor.run())
         return self
 
@@ -70,6 +84,7 @@ class Watched:
         await asyncio.gather(self.task, return_exceptions=True)
         for platform in self.platforms:
             await platform.close()
+        logging.getLogger("gateway.supervisor").removeHandler(self.passed)
 
     @property
     def state(self) -> PlatformState:
@@ -107,7 +122,7 @@ async def test_a_poll_on_a_wire_that_went_bad(server: TelegramServer, lie: Lie) 
         await server.wait_polling()
         assert proxy.spoil(lie) >= 1
         server.private_text("is anybody there?")
-        noticed = await watched.be(PlatformState.DEGRADED)
+        noticed = await watched.until(lambda: PlatformState.DEGRADED.value in watched.passed.states)
         recovered = await watched.be(PlatformState.RUNNING)
         await watched.intake.wait_messages(1)
     assert watched.intake.texts == ["is anybody there?"]
