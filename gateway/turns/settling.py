@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agent.errors import SessionEnded, StaleTurn, StoreError
+from agent.errors import SessionEnded, StaleTurn, StoreError, StoreUnavailable
 from agent.loop import TurnResult
 from agent.mail import Address, InboxItem, OutboxDraft, OutboxItem, OutboxKind
 from agent.mail_ports import Mailbox
@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 MAX_ADOPTIONS = 3
 """How often one turn follows a tip that somebody else moved."""
+MARK_PAUSES_SECONDS = (0.2, 0.6)
+"""Before the mark of a turn that is interrupted is tried again: the way down waits three seconds
+for all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Settling:
         self._mailbox = mailbox
         self._delivery = delivery
         self._clock = clock
+        self._outage_told = False
+        """Of the way down, which comes once."""
 
     async def answer(
         self, items: Sequence[InboxItem], draft: OutboxDraft, stop: StopSignal
@@ -83,12 +88,40 @@ class Settling:
             log.warning("owed answers not read; they go out at the next start", exc_info=True)
 
     async def interrupt(self, ticket: TurnTicket, address: Address, notices: Sequence[str]) -> None:
-        """Leave a turn to the next start; what its user should know is told now."""
-        await self._sessions.interrupt_turn(ticket)
-        for notice in notices:
-            draft = OutboxDraft(address, notice, "notice")
-            self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
+        """Leave a turn to the next start; what its user should know is told now.
+
+        A store that takes nothing holds up no way down. A turn without its mark is found at the
+        next start all the same, as one that a crash cut off.
+        """
+        try:
+            await self._marked(ticket)
+            for notice in notices:
+                draft = OutboxDraft(address, notice, "notice")
+                self._delivery.hand_over([await self._mailbox.owe(draft, ticket.conversation_id)])
+                notices = notices[1:]
+        except StoreError as exc:
+            for notice in notices:
+                self._delivery.say_now(address, notice)
+            self._tell_of_outage(exc)
+            return
         log.info("turn interrupted")
+
+    async def _marked(self, ticket: TurnTicket) -> None:
+        for pause_seconds in MARK_PAUSES_SECONDS:
+            try:
+                return await self._sessions.interrupt_turn(ticket)
+            except StoreUnavailable:
+                await self._clock.sleep(pause_seconds)
+        await self._sessions.interrupt_turn(ticket)
+
+    def _tell_of_outage(self, exc: StoreError) -> None:
+        """Once for all turns: they go down together."""
+        if not self._outage_told:
+            self._outage_told = True
+            log.warning(
+                "the store takes nothing at the end; unmarked turns are found at the next start",
+                extra={"reason": str(exc)},
+            )
 
     async def abandon(
         self, ticket: TurnTicket, address: Address | None, outcome: TurnOutcome, text: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 
 from agent.errors import StoreUnavailable
-from agent.mail import OutboxDraft, PartDraft
+from agent.mail import OutboxDraft, OutboxItem, PartDraft
 from agent.messages import Draft, Keep, ToolSchema
 from agent.ports import ToolContext, ToolResult
+from agent.sessions import TurnTicket
 from agent.tools.registry import ToolRegistry
 from gateway import texts
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.intake import IntakeLimits, too_large
+from gateway.lanes.lanes import SETTLE_SECONDS
 from gateway.lanes.recovery import RESUME_WITHIN_SECONDS
 from tests.contract.store_suite import split_of
 from tests.fakes.clock import FakeClock
@@ -37,6 +40,9 @@ class SendingTool:
 
 
 KEY = '["fake","900","111",null,"111"]'
+
+
+OPEN_TO_ALL = PlatformPolicy(AccessRules(allow_from=frozenset({"111", "112", "113"})))
 
 
 async def send(rig: Rig, *texts_: str, first: int = 1) -> None:
@@ -70,6 +76,60 @@ async def test_a_cut_off_turn_is_resumed_before_what_waits(clock: FakeClock, ord
     ]  # fmt: skip
     assert max(rig.loop.most_at_once.values()) == 1
     assert await rig.store.open_inbox() == []
+
+
+@pytest.mark.parametrize("failures", [1, 1_000])
+async def test_a_store_that_takes_no_mark_on_the_way_down_loses_no_turn(
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+) -> None:
+    """It ended in a crash of each lane, and what the person should know was lost."""
+    rig = Rig(clock, policy=OPEN_TO_ALL)
+    real, left = rig.store.interrupt_turn, failures
+
+    async def interrupt_turn(ticket: TurnTicket) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise StoreUnavailable("disk full")
+        await real(ticket)
+
+    async def owe(*_: object) -> OutboxItem:
+        raise StoreUnavailable("disk full")
+
+    async def held(loop: Any, ticket: Any, loaded: Any, observer: Any) -> Draft:
+        observer.on_notice("a file was left out")
+        await asyncio.Event().wait()
+        return said("never")
+
+    people = ["111", "112", "113"]
+    for person in people:
+        rig.loop.scripts[f"from {person}"] = held
+        await rig.intake.receive(inbound(f"from {person}", sender_id=person, chat_id=person))
+    await rig.settle()
+    with monkeypatch.context() as outage, caplog.at_level(logging.INFO):
+        outage.setattr(rig.store, "interrupt_turn", interrupt_turn)
+        outage.setattr(rig.store, "owe", owe)
+        began = clock.monotonic()
+        drain = asyncio.ensure_future(rig.lanes.drain(0))
+        while not drain.done():
+            await rig.settle()
+            await clock.advance(0.1)
+        assert clock.monotonic() - began < SETTLE_SECONDS
+        assert drain.result().interrupted == 3
+        await rig.settle()
+    said_now = [rig.platform.texts(person) for person in people]
+    assert said_now == [["a file was left out"]] * 3
+    told = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert [r.getMessage() for r in told] == [
+        "the store takes nothing at the end; unmarked turns are found at the next start"
+    ]
+    await restart(rig, orderly=False)
+    assert [rig.platform.texts(person)[1:] for person in people] == [
+        [f"re: from {person}"] for person in people
+    ]
 
 
 async def test_a_call_without_a_result_is_not_run_again(clock: FakeClock) -> None:
