@@ -11,6 +11,9 @@ LATE_SECONDS = 300.0
 """From here on it is said that a job is late."""
 NOT_ALLOWED = "whoever set it up may not use this bot here any more"
 PLATFORM_OFF = "its platform is switched off"
+RIGHTS_UNKNOWN = "it could not be asked whether whoever set it up may still use this bot here"
+WAS_DOWN = "I was not running then"
+COULD_NOT_ASK = "I could not ask then who may use me here"
 BROKEN = "it can not be run; whoever runs this bot finds the reason in its log"
 
 
@@ -20,9 +23,9 @@ def due_text(job: Job, due_at: float) -> str:
     return f"{local:%a %d %b, %H:%M} ({job.schedule.zone})"
 
 
-def late(job: Job, due_at: float) -> str:
+def late(job: Job, due_at: float, why: str = WAS_DOWN) -> str:
     """A text that is sent late says so."""
-    return f"(Due {due_text(job, due_at)}; I was not running then.)\n{job.action.text}"
+    return f"(Due {due_text(job, due_at)}; {why}.)\n{job.action.text}"
 
 
 def paused(job: Job, why: str) -> str:

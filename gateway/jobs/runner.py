@@ -20,17 +20,15 @@ from agent.jobs.nouns import (
     JobRefused,
     JobView,
     is_scheduled,
-    record_for,
 )
 from agent.mail import InboxItem, OutboxDraft
 from agent.ports import Clock
 from agent.store_ports import Store
 from gateway.delivery.outbox import Delivery
-from gateway.intake.gate import Gate
-from gateway.intake.records import message_of
 from gateway.jobs import job_text
 from gateway.jobs.deciding import earlier_run, firing_of, refused
 from gateway.jobs.house import House
+from gateway.jobs.rights import Rights, RightsUnknown
 from gateway.lanes.dispatch import Dispatch
 
 log = logging.getLogger(__name__)
@@ -51,7 +49,7 @@ class JobRunner:
         self,
         store: Store,
         clock: Clock,
-        gate: Gate,
+        rights: Rights,
         dispatch: Dispatch,
         delivery: Delivery,
         house: House,
@@ -61,7 +59,7 @@ class JobRunner:
         """``keep``: lets the store hold what is configured; False: to be tried again later."""
         self._store = store
         self._clock = clock
-        self._gate = gate
+        self._rights = rights
         self._dispatch = dispatch
         self._delivery = delivery
         self._house = house
@@ -74,6 +72,8 @@ class JobRunner:
         self._in_doubt = True
         """Something may have been stored that was not handed over, or not entered."""
         self._at_work = True
+        self._unsettled: set[str] = set()
+        """Due jobs of which nobody could tell whether they may run."""
 
     def wake(self) -> None:
         """Something is due at another time by now."""
@@ -124,13 +124,13 @@ class JobRunner:
         if self._in_doubt:
             await self._take_up()
         now = self._clock.now()
-        while due := await self._store.due_jobs(now, limit=AT_ONCE):
-            for view in due:
-                await self._let_run(view.job, now)
+        await self._let_all_run(now)
         if self._at_work:
             await self._settle()
         following = await self._store.next_job_at()
         longest = SHORT_WAIT_SECONDS if self._at_work or not self._kept else LONGEST_WAIT_SECONDS
+        if self._unsettled:
+            return SHORT_WAIT_SECONDS
         return longest if following is None else min(max(following - now, 0.0), longest)
 
     async def _keep_named(self) -> bool:
@@ -142,14 +142,29 @@ class JobRunner:
             log.exception("the configured jobs are not taken over")
             return True
 
+    async def _let_all_run(self, now: float) -> None:
+        """Each once; those that stay due are left for the next step."""
+        tried: set[str] = set()
+        while True:
+            due = await self._store.due_jobs(now, limit=AT_ONCE + len(self._unsettled))
+            jobs = [view.job for view in due if view.job.id not in tried & self._unsettled]
+            if not jobs:
+                break
+            for job in jobs:
+                await self._let_run(job, now)
+                tried.add(job.id)
+        self._unsettled &= {view.job.id for view in due}
+
     # one job
 
     async def _let_run(self, job: Job, now: float) -> None:
         try:
             schedules.checked(job.schedule)  # the machine's zones may be others by now
-            why = await self._why_not(job, now)
-            firing = refused(job, now, why) if why else await self._decided(job, now)
+            why, firing = await self._judged(job, now)
+            if firing is None:
+                return
             fired = await self._store.fire_job(job.id, firing)
+            self._unsettled.discard(job.id)
             if fired is None:
                 return
             await self._hand_over(fired)
@@ -163,42 +178,39 @@ class JobRunner:
             log.exception("a job can not be run", extra=_facts(job))
             await self._pause(job, job_text.BROKEN)
 
+    async def _judged(self, job: Job, now: float) -> tuple[str, Firing | None]:
+        """(why not, what becomes of it); None: it stays due, for as long as it may be late."""
+        try:
+            why = await self._rights.why_not(job, now)
+        except RightsUnknown:
+            if (await self._decided(job, now)).run_at is None:
+                return job_text.RIGHTS_UNKNOWN, refused(job, now, job_text.RIGHTS_UNKNOWN)
+            if job.id not in self._unsettled:
+                log.warning("job waits: who may run it can not be asked", extra=_facts(job))
+                self._unsettled.add(job.id)
+            return "", None
+        return why, refused(job, now, why) if why else await self._decided(job, now)
+
     async def _decided(self, job: Job, now: float) -> Firing:
         """For one that may run."""
         assert job.next_run_at is not None
         firing = firing_of(job, now, await self._store.ran_between(job.id, job.next_run_at, now))
+        waited = job.id in self._unsettled
+        if waited and firing.misses is not None:
+            firing = replace(firing, misses=replace(firing.misses, reason=job_text.RIGHTS_UNKNOWN))
         if firing.run_at is not None and now - firing.run_at >= job_text.LATE_SECONDS:
-            return replace(firing, text=job_text.late(job, firing.run_at))
+            why = job_text.COULD_NOT_ASK if waited else job_text.WAS_DOWN
+            return replace(firing, text=job_text.late(job, firing.run_at, why))
         return firing
-
-    async def _why_not(self, job: Job, now: float) -> str:
-        """Why it may not run, in words; "": it may. Asked anew for each run."""
-        if job.origin == "house":
-            return ""
-        if self._gate.policy(job.place.address.platform) is None:
-            return job_text.PLATFORM_OFF
-        asked = message_of(record_for(job, now, now))
-        verdict = await self._gate.decide_again(asked)
-        return "" if verdict.allowed else job_text.NOT_ALLOWED
 
     async def _pause(self, job: Job, why: str) -> None:
         log.warning("job paused", extra={**_facts(job), "reason": why})
         paused = await self._store.set_job(
             job.id, "paused", next_run_at=job.next_run_at, reason=why
         )
-        if paused is not None and await self._is_heard(job):
+        if paused is not None and await self._rights.is_heard(job, self._clock.now()):
             draft = OutboxDraft(job.place.address, job_text.paused(job, why), "notice")
             self._delivery.hand_over([await self._store.owe(draft)])
-
-    async def _is_heard(self, job: Job) -> bool:
-        """Is there anybody at its place who may use the bot?"""
-        to = job.place.address
-        if self._gate.policy(to.platform) is None:
-            return False
-        if self._gate.allows_chat(to.platform, to.bot_id, to.chat_id):
-            return True
-        in_utc = replace(job.schedule, zone="UTC")  # its own zone may be what is wrong
-        return not await self._why_not(replace(job, schedule=in_utc), self._clock.now())
 
     async def _hand_over(self, fired: Fired) -> None:
         _report(fired)
@@ -228,7 +240,7 @@ class JobRunner:
 
     def _is_ours(self, item: InboxItem) -> bool:
         record = item.record
-        return is_scheduled(record) and self._gate.policy(record.address.platform) is not None
+        return is_scheduled(record) and self._rights.serves(record.address.platform)
 
     async def _mind_the_clock(self) -> None:
         """At a start, and when the wall clock was set back: next runs too far off come nearer."""

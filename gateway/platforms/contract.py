@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from agent.mail import Address, Cursor, OutboxDraft, OutboxPart, PartDraft, Receipt
 
@@ -361,6 +361,18 @@ class Platform(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsRoles(Protocol):
+    """A platform whose people have roles, by which the rules may let somebody in."""
+
+    async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
+        """Those of a person where this address is, as they are now; of who has left: none.
+
+        None: nobody can tell at this moment. Bounded in time; never raises.
+        """
+        ...
+
+
 __all__ = [
     "SIGN_OF_LIFE_SECONDS",
     "Address",
@@ -375,6 +387,7 @@ __all__ = [
     "FetchUnavailable",
     "InboundMessage",
     "Intake",
+    "KnowsRoles",
     "OutboxDraft",
     "OutboxPart",
     "PartDraft",

@@ -9,10 +9,11 @@ from agent.jobs.nouns import Schedule
 from gateway.config.models import Config
 from gateway.jobs.configured import NamedJobs
 from gateway.jobs.house import House, HouseJob, HouseMaker
+from gateway.jobs.rights import Rights
 from gateway.jobs.runner import JobRunner
 from gateway.jobs.zone_names import name_of
 from gateway.lanes.lanes import Lanes
-from gateway.platforms.contract import Platform
+from gateway.platforms.contract import Address, KnowsRoles, Platform
 from gateway.turns.companions import Companions
 from gateway.turns.resetting import ResetRules, SessionResets
 from gateway.wiring.answering import Answering
@@ -44,7 +45,13 @@ def build_jobs(
         policy_of=inward.gate.policy,
     )
     runner = JobRunner(
-        store, clock, inward.gate, inward.dispatch, outward.delivery, house, keep=named.keep
+        store,
+        clock,
+        Rights(inward.gate, partial(_roles_of, platforms), clock),
+        inward.dispatch,
+        outward.delivery,
+        house,
+        keep=named.keep,
     )
     answering.jobs.on_changed(runner.wake)
 
@@ -85,3 +92,12 @@ def _sweep(resets: SessionResets, lanes: Lanes, config: Config, zone: str) -> Ho
 def _bot_of(platforms: Mapping[str, Platform], name: str) -> str | None:
     platform = platforms.get(name)
     return platform.bot_id if platform is not None else None
+
+
+async def _roles_of(
+    platforms: Mapping[str, Platform], address: Address, user_id: str
+) -> frozenset[str] | None:
+    platform: object = platforms.get(address.platform)
+    if not isinstance(platform, KnowsRoles):
+        return None  # switched off meanwhile, or a plugin's that says roles with messages only
+    return await platform.roles_of(address, user_id)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.mail import Address, OutboxDraft, OutboxPart
 from gateway.platforms.contract import (
+    KnowsRoles,
     PlatformConfigError,
     PlatformState,
     PlatformUnavailable,
@@ -20,6 +22,7 @@ from gateway.platforms.contract import (
     SendUnavailable,
     SendUnknown,
 )
+from gateway.platforms.discord import adapter
 from gateway.platforms.discord.adapter import DiscordPlatform
 from gateway.platforms.discord.render import nonce
 from tests.fakes.discord_server import Channel, DiscordServer, Guild, User, discord_py_at
@@ -307,6 +310,47 @@ async def test_roles_are_known_for_missed_messages(
         await intake.wait_messages(3)
     assert [str(role.id) in m.sender_role_ids for m in intake.messages] == [True, True, False]
     assert len(server.calls_to("GET", f"/guilds/*/members/{alice.id}")) == 1
+
+
+async def test_roles_are_told_as_they_are_now(
+    server: DiscordServer, bot: DiscordPlatform, guild: Guild, channel: Channel, alice: User
+) -> None:
+    role = server.add_role(guild, "staff")
+    server.add_member(guild, alice, roles=[role])
+    gone = server.add_user("gone")
+    server.add_member(guild, gone, roles=[role])
+    thread = server.add_thread(channel, "plans")
+    assert isinstance(bot, KnowsRoles)
+    assert await bot.roles_of(address(channel), str(alice.id)) is None, "not connected yet"
+    async with running(bot, RecordingIntake()):
+        assert await bot.roles_of(address(channel), str(alice.id)) == {str(role.id)}
+        assert await bot.roles_of(address(thread), str(alice.id)) == {str(role.id)}
+        assert len(server.calls_to("GET", f"/guilds/*/members/{alice.id}")) == 1
+        del guild.members[gone.id]
+        assert await bot.roles_of(address(channel), str(gone.id)) == set()
+        other_bot = replace(address(channel), bot_id="5")
+        assert await bot.roles_of(other_bot, str(alice.id)) is None
+        assert await bot.roles_of(address(channel), "somebody") is None
+        assert await bot.roles_of(address("no channel"), str(alice.id)) is None
+
+
+@pytest.mark.parametrize("fault", ["hang", "drop", "status", "cloudflare"])
+async def test_roles_that_can_not_be_asked_are_unknown_soon(
+    server: DiscordServer,
+    bot: DiscordPlatform,
+    guild: Guild,
+    channel: Channel,
+    alice: User,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adapter, "_ROLES_SECONDS", 0.3)
+    server.add_member(guild, alice, roles=[server.add_role(guild, "staff")])
+    async with running(bot, RecordingIntake()):
+        server.fault(fault, path="/guilds/*/members/*", times=None)
+        assert await bot.roles_of(address(channel), str(alice.id)) is None
+        server.clear_faults()
+        assert await bot.roles_of(address(channel), str(alice.id))
 
 
 @pytest.mark.parametrize("way", ["op 7", "close 4000", "cut"])

@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 
 _KEPT_CHANNELS = 10_000
 _TYPING_SECONDS = 5.0
+_ROLES_SECONDS = 5.0
 
 
 class DiscordPlatform:
@@ -237,6 +238,19 @@ class DiscordPlatform:
         if address is None:
             raise FetchRefused(texts.FILE_GONE)
         return address
+
+    async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
+        """`contract.KnowsRoles.roles_of`."""
+        user, client = number_of(user_id), self._client
+        if user is None or client is None or address.bot_id != self._bot_id:
+            return None
+        try:
+            async with asyncio.timeout(_ROLES_SECONDS):
+                roles = await client.asking.roles_of(channel_of(address), user)
+        except (ChannelGone, HistoryUnavailable, SendError, TimeoutError) as exc:
+            log.debug("roles are not known", extra={"error": str(exc)})
+            return None
+        return None if roles is None else frozenset(map(str, roles))
 
     async def typing(self, address: Address) -> None:
         if self._is_foreign(address):

@@ -66,7 +66,7 @@ class Asking:
         if not facts.place_known:
             facts = _placed(facts, await self._place_or_none(facts))
         if facts.role_ids is None:
-            facts = replace(facts, role_ids=await self._member_roles(facts))
+            facts = replace(facts, role_ids=await self._roles_where(facts))
         return self._named(facts)
 
     def active_threads(self) -> Mapping[int, OpenThread]:
@@ -94,6 +94,15 @@ class Asking:
         async with self._mapped():
             message: Any = await self._bot.http.get_message(ref.channel_id, ref.message_id)
         return address_in(message, ref.attachment_id)
+
+    async def roles_of(self, channel_id: int, user_id: int) -> frozenset[int] | None:
+        """Of a person, where this channel is; of who has left: none. None: there is no guild.
+
+        Raises:
+            ChannelGone, HistoryUnavailable
+        """
+        guild_id = (await self._place(channel_id)).guild_id
+        return None if guild_id is None else await self._member_roles(guild_id, user_id)
 
     # --- places
 
@@ -127,11 +136,14 @@ class Asking:
 
     # --- people and names
 
-    async def _member_roles(self, facts: Facts) -> frozenset[int]:
+    async def _roles_where(self, facts: Facts) -> frozenset[int]:
         """Messages of the history do not tell their author's roles."""
         if facts.guild_id is None:
             return frozenset()
-        key, now = (facts.guild_id, facts.author_id), self._clock.monotonic()
+        return await self._member_roles(facts.guild_id, facts.author_id)
+
+    async def _member_roles(self, guild_id: int, user_id: int) -> frozenset[int]:
+        key, now = (guild_id, user_id), self._clock.monotonic()
         asked_at, roles = self._roles.get(key, (None, frozenset()))
         if asked_at is not None and now - asked_at < ROLES_SECONDS:
             return roles

@@ -8,11 +8,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from agent.jobs.nouns import Action, Job, JobPlace, JobRun, Schedule, place_in
+from agent.mail import Address
 from gateway.config.models import Config
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.records import record_of
 from gateway.jobs.house import House, HouseJob
 from gateway.jobs.keeping import keep
+from gateway.jobs.rights import Rights
 from gateway.jobs.runner import LONGEST_WAIT_SECONDS, JobRunner
 from tests.fakes.platform import inbound
 from tests.unit.gateway.rig import Rig
@@ -45,6 +47,9 @@ class JobRig(Rig):
 
     def __init__(self, clock: Any, **parts: Any) -> None:
         self.house_jobs: list[HouseJob] = []
+        self.roles: dict[str, frozenset[str] | None] = {}
+        """What the platform says of people; None: it does not answer."""
+        self.asked_roles: list[tuple[str, str]] = []
         super().__init__(clock, **{"policy": OPEN, **parts})
 
     def boot(self) -> None:
@@ -53,9 +58,13 @@ class JobRig(Rig):
             self.store, self.clock, [lambda config, zone, job=job: job for job in self.house_jobs]
         )
         self.runner = JobRunner(
-            self.store, self.clock, self.gate, self.dispatch, self.delivery, self.house,
-            keep=self.keep,
+            self.store, self.clock, Rights(self.gate, self.roles_of, self.clock), self.dispatch,
+            self.delivery, self.house, keep=self.keep,
         )  # fmt: skip
+
+    async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
+        self.asked_roles.append((address.chat_id, user_id))
+        return self.roles[user_id]
 
     async def keep(self) -> bool:
         wanted = self.house.wanted(Config(), BERLIN)

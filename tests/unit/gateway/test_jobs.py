@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.errors import PosthouseError, StoreUnavailable
-from agent.jobs.nouns import STILL_AT_WORK, Fired, Firing, Schedule
+from agent.jobs.nouns import STILL_AT_WORK, Fired, Firing, Job, Schedule
 from agent.jobs.schedules import MAX_COUNTED, at_instant
 from agent.ports import Usage
 from agent.sessions import TurnTicket
 from gateway import texts
 from gateway.config.models import Config
+from gateway.intake.access import AccessRules
 from gateway.jobs import job_text
 from gateway.jobs.deciding import NOT_RUNNING
 from gateway.jobs.house import House, HouseJob
@@ -23,7 +25,7 @@ from gateway.lanes.overdue import JOB_TURN_SECONDS
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import inbound
-from tests.unit.gateway.job_rig import BERLIN, GROUP, HOURLY, JobRig, at, place
+from tests.unit.gateway.job_rig import BERLIN, GROUP, HOURLY, OPEN, JobRig, at, place
 
 HOUR, DAY = 3600.0, 86_400.0
 NINE = Schedule("cron", "0 9 * * *", BERLIN)
@@ -362,6 +364,76 @@ async def test_a_platform_that_is_off_misses_and_goes_on_later(rig: JobRig) -> N
     assert (await rig.newest(job)).reason == job_text.PLATFORM_OFF
     rig.policies["fake"] = policy
     await rig.go(HOUR)
+    assert rig.platform.texts() == ["tea"]
+
+
+BY_ROLE = replace(
+    OPEN, access=AccessRules(allow_from=frozenset({"111"}), allow_roles=frozenset({"5", "6"}))
+)
+IN_GUILD = {"chat_id": "-300", "chat_kind": "group", "sender_id": "333"}
+
+
+async def with_a_role(rig: JobRig, *, kind: str = "text", schedule: Schedule = HOURLY) -> Job:
+    """A job of somebody who may talk there only because of a role."""
+    rig.policies["fake"] = BY_ROLE
+    await rig.start()
+    where = place(**IN_GUILD, sender_role_ids=frozenset({"5"}))
+    return await rig.add("tea", schedule, kind, where)
+
+
+async def test_a_role_is_looked_up_when_the_job_is_due(rig: JobRig) -> None:
+    job = await with_a_role(rig)
+    rig.roles["333"] = frozenset({"6", "7"})  # another one by now, and it counts as well
+    await rig.go(HOUR + 1)
+    assert rig.platform.texts() == ["tea"]
+    assert rig.asked_roles == [("-300", "333")]
+    mine = await rig.add("mine", where=place(chat_id="-300", chat_kind="group"))
+    rig.roles["111"] = None
+    await rig.go(HOUR)
+    assert await rig.ledger(mine) == [("done", 1)]  # who is listed is not asked about
+    assert await rig.ledger(job) == [("done", 1), ("done", 1)]
+
+
+@pytest.mark.parametrize("roles", [frozenset({"7"}), frozenset()])
+@pytest.mark.parametrize("kind", ["text", "prompt"])
+async def test_who_has_lost_the_role_has_no_jobs_any_more_and_hears_it_once(
+    rig: JobRig, kind: str, roles: frozenset[str]
+) -> None:
+    job = await with_a_role(rig, kind=kind)
+    rig.roles["333"] = roles
+    await rig.go(3 * HOUR)
+    paused = await rig.job(job)
+    assert (paused.state, paused.reason) == ("paused", job_text.NOT_ALLOWED)
+    assert await rig.ledger(job) == [("missed", 1)]
+    assert rig.loop.seen == []
+    assert rig.platform.texts() == [job_text.paused(job, job_text.NOT_ALLOWED)]
+
+
+async def test_where_roles_can_not_be_asked_it_waits_and_others_do_not(rig: JobRig) -> None:
+    job = await with_a_role(rig)
+    rig.roles["333"] = None
+    other = await rig.add("mine")
+    await rig.go(HOUR + 1200)
+    assert await rig.ledger(other) == [("done", 1)]
+    assert await rig.ledger(job) == []
+    assert len(rig.asked_roles) <= 21, "once a minute"
+    rig.roles["333"] = frozenset({"5"})
+    await rig.go(120)
+    assert await rig.ledger(job) == [("done", 1)]
+    assert "could not ask" in rig.platform.texts()[-1]
+    assert rig.platform.texts()[-1].endswith("tea")
+
+
+async def test_where_nobody_can_tell_for_too_long_it_is_missed(rig: JobRig) -> None:
+    job = await with_a_role(rig)
+    rig.roles["333"] = None
+    await rig.go(2 * HOUR - 60)
+    assert await rig.ledger(job) == [("missed", 1)]
+    assert (await rig.newest(job)).reason == job_text.RIGHTS_UNKNOWN
+    assert (await rig.job(job)).state == "active"
+    rig.roles["333"] = frozenset({"5"})
+    await rig.go(120)
+    assert await rig.ledger(job) == [("missed", 1), ("done", 1)]
     assert rig.platform.texts() == ["tea"]
 
 
