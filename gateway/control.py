@@ -1,36 +1,41 @@
-"""Owns the control socket: how the command line talks to the running daemon (one JSON per line)."""
+"""Owns the control socket's words and its client: one JSON object per line, there and back."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
-import logging
 import os
 import socket
-import stat
-import struct
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.errors import ConfigError, PosthouseError
-
-log = logging.getLogger(__name__)
+from agent.errors import PosthouseError
 
 MAX_SOCKET_PATH_BYTES = 100
 """A socket's path may hold about 108 bytes."""
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """The console's longest line (`streams.MAX_LINE_BYTES`), each byte escaped as six."""
+PIECE_BYTES = 64 * 1024
 ANSWER_SECONDS = 10.0
-LAST_WORDS_SECONDS = 1.0
-"""How long clients may take at the end to read what they were told."""
 
 
 class NotAnswering(PosthouseError):
     """A daemon runs and says nothing: it hangs, or is far too busy."""
+
+
+class RequestFailed(PosthouseError):
+    """A daemon runs and says that it could not: by a fault of its own, or because it ends."""
+
+
+class OtherSideGone(ConnectionError):
+    """Whoever was talked to has left."""
+
+
+class NoMessage(PosthouseError):
+    """What came is no message: no JSON object on one line of its own."""
 
 
 Handler = Callable[[dict[str, Any], asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -50,143 +55,20 @@ def socket_path(configured: str | None, home: Path, env: Mapping[str, str]) -> P
     return Path(folder) / f"posthouse-{os.getuid()}-{name}.sock"
 
 
-class ControlServer:
-    """Listens in the home folder; only the same user (and root) can connect."""
-
-    def __init__(self, path: Path, handlers: Mapping[str, Handler]) -> None:
-        self.path = path
-        self._handlers = dict(handlers)
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._all_gone = asyncio.Event()
-        self._all_gone.set()
-
-    async def start(self) -> None:
-        """Listen. A socket that a dead daemon left is replaced, and nothing else.
-
-        Raises:
-            ConfigError: there can be no socket at this path, or it is not ours.
-        """
-        try:
-            _clear(self.path)
-            sock = _bound(self.path)
-        except OSError as exc:
-            raise ConfigError(
-                [f"gateway.control_socket: {self.path} can not be used: {exc.strerror or exc}"]
-            ) from exc
-        self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=MAX_LINE_BYTES)
-
-    async def close(self) -> None:
-        """Stop listening and let every client go."""
-        if self._server is None:
-            return
-        self._server.close()
-        for writer in list(self._writers):
-            writer.close()
-        await self._until_gone(LAST_WORDS_SECONDS)
-        for writer in list(self._writers):
-            writer.transport.abort()  # whoever reads nothing would hold it up for ever
-        await self._until_gone(LAST_WORDS_SECONDS)
-        await self._server.wait_closed()
-        self._server = None
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
-
-    async def _until_gone(self, seconds: float) -> None:
-        """Every client, or the time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._all_gone.wait()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not _is_ours(writer.get_extra_info("socket")):
-            log.warning("control connection of another user refused")
-            writer.close()
-            return
-        self._writers.add(writer)
-        self._all_gone.clear()
-        try:
-            request = await _read(reader)
-            if request is None:
-                return
-            handler = self._handlers.get(str(request.get("op")))
-            if handler is None:
-                await send_line(writer, {"error": f"unknown operation {request.get('op')!r}"})
-            else:
-                await handler(request, reader, writer)
-        except (ConnectionError, ValueError) as exc:
-            log.info("control connection ended", extra={"reason": str(exc)})
-        except Exception:  # the supervised border: a client must not end the daemon
-            log.exception("control request failed")
-        finally:
-            self._writers.discard(writer)
-            if not self._writers:
-                self._all_gone.set()
-            writer.close()
-
-
-def _is_ours(sock: socket.socket) -> bool:
-    """Is the other side the same user, or the administrator?
-
-    The file's rights say so as well, but `gateway.control_socket` may name any folder, and not
-    every system asks for the rights of a socket.
-    """
-    try:
-        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    except (AttributeError, OSError):
-        return True  # a system without it: the file's rights have to do
-    _, user, _ = struct.unpack("3i", told)
-    return user in (0, os.geteuid())
-
-
-def _clear(path: Path) -> None:
-    """Take away what a dead daemon left. The configuration may name any path, so look first."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise ConfigError([f"gateway.control_socket: {path} is there already, and no socket"])
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(ANSWER_SECONDS)
-        with contextlib.suppress(ConnectionRefusedError):
-            sock.connect(str(path))
-            raise ConfigError([f"gateway.control_socket: another process listens at {path}"])
-    path.unlink()
-
-
-def _bound(path: Path) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Narrow before anybody can connect: whoever can, can chat as the console's user.
-        previous = os.umask(0o177)
-        try:
-            sock.bind(str(path))
-        finally:
-            os.umask(previous)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    line = await reader.readline()
-    return _object(line) if line.strip() else None
-
-
 def _object(line: bytes) -> dict[str, Any]:
     """A message.
 
     Raises:
-        ValueError: it is none.
+        NoMessage: it is none.
     """
     try:
         value = json.loads(line)
     except RecursionError as exc:
-        raise ValueError("nested too deep") from exc
+        raise NoMessage("it is nested too deep") from exc
+    except ValueError as exc:
+        raise NoMessage("it is not JSON, or it was cut off") from exc
     if not isinstance(value, dict):
-        raise ValueError("a message is one JSON object")
+        raise NoMessage("a message is one JSON object")
     return value
 
 
@@ -196,14 +78,42 @@ async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 async def read_line(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """The next message of the other side, or None at its end."""
-    return await _read(reader)
+    """The next message of the other side, or None at its end.
+
+    Raises:
+        NoMessage: something else came.
+        OtherSideGone: the connection broke.
+    """
+    try:
+        line = await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError as exc:
+        line = exc.partial
+    except asyncio.LimitOverrunError as exc:
+        # Who still writes would never come to hear what is wrong.
+        while (piece := await reader.read(PIECE_BYTES)) and b"\n" not in piece:
+            pass
+        raise NoMessage(f"it is too long (more than {MAX_LINE_BYTES:,} bytes)") from exc
+    except ConnectionError as exc:
+        raise OtherSideGone(str(exc)) from exc
+    return _object(line) if line.strip() else None
 
 
 async def send_line(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> None:
-    """Send one message."""
-    writer.write(json.dumps(message, ensure_ascii=True).encode() + b"\n")
-    await writer.drain()
+    """Send one message.
+
+    Raises:
+        OtherSideGone: nobody is there to read it.
+    """
+    writer.write(as_line(message))
+    try:
+        await writer.drain()
+    except ConnectionError as exc:
+        raise OtherSideGone(str(exc)) from exc
+
+
+def as_line(message: Mapping[str, Any]) -> bytes:
+    """A message as it is sent."""
+    return json.dumps(message, ensure_ascii=True).encode() + b"\n"
 
 
 class RemoteTerminal:
@@ -227,7 +137,7 @@ class RemoteTerminal:
 
     async def lines(self) -> AsyncIterator[str]:
         """What the other side types, until it says that there is no more, or is gone."""
-        while (message := await _read(self._reader)) is not None:
+        while (message := await read_line(self._reader)) is not None:
             if message.get("end"):
                 return
             yield str(message.get("text", ""))
@@ -244,6 +154,7 @@ def ask(
 
     Raises:
         NotAnswering: it has not answered in time.
+        RequestFailed: it says that it could not.
         PosthouseError: it belongs to another user, or is no gateway.
     """
     try:
@@ -267,6 +178,9 @@ def ask(
     if not line.endswith(b"\n"):
         return None  # it ended while it answered
     try:
-        return _object(line)
-    except ValueError as exc:
+        answer = _object(line)
+    except NoMessage as exc:
         raise PosthouseError(f"what listens at {path} does not answer as posthouse does") from exc
+    if answer.get("failed"):
+        raise RequestFailed(str(answer.get("error")))
+    return answer

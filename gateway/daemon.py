@@ -12,7 +12,8 @@ from typing import Any
 
 from gateway import hangups
 from gateway.answers import Answers
-from gateway.control import ControlServer
+from gateway.control_server import ControlServer
+from gateway.crashes.shelf import folder_of
 from gateway.daemon_parts import Parts
 from gateway.monitoring.http import Facts
 from gateway.reloading import Reloads
@@ -48,7 +49,9 @@ class Daemon:
         self._reload = asyncio.Event()
         self._tasks = TaskOwner(parts.clock)
         self._answers = Answers(parts, lambda: self.ready)
-        self._control = ControlServer(parts.control_path, self._answers.handlers())
+        self._control = ControlServer(
+            parts.control_path, self._answers.handlers(), crashes=folder_of(parts.home)
+        )
         self._platforms_task: asyncio.Task[None] | None = None
         self._watchdog = Watchdog(parts.manager, parts.supervisor, parts.store, parts.clock)
         self.ready = False

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from agent.errors import ImportRefused, PosthouseError
 from agent.exchange.records import TakenIn
-from gateway.control import connect, read_line, send_line
+from gateway.control import OtherSideGone, connect, read_line, send_line
 
 CHUNK_BYTES = 1024 * 1024
 SILENCE_SECONDS = 60.0
@@ -46,15 +46,23 @@ class ImportDesk:
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Answer one ``import``: ``{"taken": […]}`` or ``{"error": …}``."""
-        owner = request.get("owner")
+        try:
+            taken = await self._taken(request.get("owner"), reader)
+        except OtherSideGone:
+            raise
+        except OSError as exc:  # a full disk, most likely
+            await send_line(writer, {"error": f"the file can not be kept: {exc.strerror or exc}"})
+        except PosthouseError as exc:
+            await send_line(writer, {"error": str(exc)})
+        else:
+            await send_line(writer, {"taken": [asdict(item) for item in taken]})
+
+    async def _taken(self, owner: object, reader: asyncio.StreamReader) -> Sequence[TakenIn]:
         descriptor, name = tempfile.mkstemp(_SUFFIX, _PREFIX, self._folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 await _receive(reader, file)
-            taken = await self._take_in(Path(name), owner if isinstance(owner, str) else None)
-            await send_line(writer, {"taken": [asdict(item) for item in taken]})
-        except PosthouseError as exc:
-            await send_line(writer, {"error": str(exc)})
+            return await self._take_in(Path(name), owner if isinstance(owner, str) else None)
         finally:
             os.unlink(name)
 
@@ -85,16 +93,21 @@ async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[Tak
         return None
     except PermissionError as exc:
         raise PosthouseError(f"{socket} belongs to another user; import as that one") from exc
+    # Beside the sending: who takes no more has said why, and a broken connection takes that away.
+    answering = asyncio.ensure_future(read_line(reader))
     try:
         _refuse_half(Path(file.name))
         await send_line(writer, {"op": "import", "owner": owner})
-        while chunk := file.read(CHUNK_BYTES):
+        while not answering.done() and (chunk := file.read(CHUNK_BYTES)):
             await send_line(writer, {"chunk": base64.b64encode(chunk).decode()})
-        await send_line(writer, {"end": True})
-        answer = await read_line(reader)
-    except ConnectionError:
-        answer = None
+        if not answering.done():
+            await send_line(writer, {"end": True})
+        answer = await answering
+    except OtherSideGone:
+        told = answering.done() and answering.exception() is None
+        answer = answering.result() if told else None
     finally:
+        answering.cancel()
         writer.close()
     if answer is None:
         raise ImportRefused("the gateway went away; look at `posthouse sessions list`")

@@ -33,6 +33,7 @@ from gateway.installation import check_installation
 from gateway.logs import Redactor, set_up
 from gateway.logs.redaction import named_like_secrets
 from gateway.platforms.console.adapter import StandardStreams, standard_streams
+from gateway.terminal_text import harmless
 
 if TYPE_CHECKING:
     from gateway.wiring.assembling import StoreDecorator
@@ -221,6 +222,9 @@ async def _attach(socket: Path) -> int:
         while (message := await read_line(reader)) is not None:
             if message.get("done"):
                 return exits.OK
+            if "error" in message and not message.get("ending"):
+                _say(f"posthouse: {harmless(str(message['error']))}")
+                return exits.FAILED
             if "text" in message:
                 await streams.show(str(message["text"]))
     except ConnectionError:

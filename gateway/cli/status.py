@@ -16,7 +16,7 @@ from gateway.cli.output import out, plain, table
 from gateway.cli.overview_text import lines, state_of
 from gateway.config.environment import Home, environment, find_config_file, find_home
 from gateway.config.loading import load_config
-from gateway.control import ANSWER_SECONDS, NotAnswering, ask, socket_path
+from gateway.control import ANSWER_SECONDS, NotAnswering, RequestFailed, ask, socket_path
 
 NOT_RUNNING = "not running"
 _START_SERVICE = """\
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         answer = ask_daemon(home, arguments.config, env, {"op": "status"})
         answer = _silent(home, NOT_RUNNING) if answer is None else {**answer, "running": True}
-    except NotAnswering as exc:
+    except (NotAnswering, RequestFailed) as exc:
         answer = {**_silent(home, str(exc)), "running": True}
     if arguments.json:
         out(json.dumps(answer, ensure_ascii=False))
@@ -67,6 +67,7 @@ def ask_daemon(
     Raises:
         ConfigError: it has errors, and no daemon listens where one usually does.
         NotAnswering: it runs, and says nothing.
+        RequestFailed: it runs, and could not.
     """
     try:
         config, _ = load_config(find_config_file(config_file, home))

@@ -12,7 +12,7 @@ import pytest
 from agent.clock import RandomIds, SystemClock
 from agent.pairings import PairingRequest, digest_of
 from gateway.cli.main import main
-from gateway.control import ControlServer
+from gateway.control_server import ControlServer
 from gateway.home_lock import claimed
 from storage.sqlite import open_store
 from tests.fakes.clock import FakeClock

@@ -18,7 +18,8 @@ from gateway.config.environment import Home, read_secrets, unguarded, values_to_
 from gateway.config.loading import parse, parse_config
 from gateway.config.models import Config
 from gateway.config.showing import HIDDEN, origins, redacted
-from gateway.control import ControlServer, send_line
+from gateway.control import send_line
+from gateway.control_server import ControlServer
 
 NAME = "ANTHROPIC_API_KEY"
 

@@ -22,7 +22,8 @@ from gateway.backups.shelf import MANIFEST, Backup, manifest, note_elsewhere
 from gateway.cli.doctor import in_words
 from gateway.cli.main import main
 from gateway.config.environment import Home, read_secrets
-from gateway.control import ControlServer, send_line
+from gateway.control import send_line
+from gateway.control_server import ControlServer
 from gateway.doctor import machine, place, running, software, unit
 from gateway.doctor.areas import all_areas
 from gateway.doctor.asked import facts_of

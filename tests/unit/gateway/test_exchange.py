@@ -14,7 +14,8 @@ import pytest
 
 from agent.errors import ImportRefused
 from agent.exchange.records import TakenIn
-from gateway.control import ControlServer, Handler
+from gateway.control import Handler
+from gateway.control_server import ControlServer
 from gateway.exchange import CHUNK_BYTES, ImportDesk, send_file
 
 TAKEN = TakenIn("c_1", "s_1", 1, 2)
@@ -62,6 +63,32 @@ async def test_a_daemon_that_goes_away_is_no_fault_of_the_file(tmp_path: Path) -
 
     async with _listening(gone) as socket:
         with path.open("rb") as file, pytest.raises(ImportRefused, match="gateway went away"):
+            await send_file(socket, file, None)
+
+
+async def test_why_a_file_was_not_taken_is_heard_by_who_still_sends_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 16 * CHUNK_BYTES)
+
+    async def broken(
+        request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        raise KeyError("a bug")
+
+    async with _listening(broken) as socket:
+        with path.open("rb") as file, pytest.raises(ImportRefused, match="fault inside"):
+            await send_file(socket, file, None)
+
+
+async def test_a_folder_that_takes_nothing_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 16 * CHUNK_BYTES)
+
+    async def never(arrived: Path, owner: str | None) -> Sequence[TakenIn]:
+        raise AssertionError("it was taken in")
+
+    async with _listening(ImportDesk(tmp_path / "missing", never).serve) as socket:
+        with path.open("rb") as file, pytest.raises(ImportRefused, match="can not be kept: No"):
             await send_file(socket, file, None)
 
 

@@ -17,7 +17,8 @@ import pytest
 from agent.llm.offline import OfflineModel
 from gateway.cli import exchange
 from gateway.cli.main import main
-from gateway.control import ControlServer, send_line
+from gateway.control import send_line
+from gateway.control_server import ControlServer
 from gateway.logs import Redactor, setting_up
 from gateway.platforms.console.streams import StandardStreams
 from gateway.platforms.contract import Intake, PlatformUnavailable, Report

@@ -26,7 +26,8 @@ from gateway.cli.status import NOT_RUNNING, as_text
 from gateway.cli.top import GONE
 from gateway.cli.top_view import NARROW, picture
 from gateway.config.environment import Home, find_home
-from gateway.control import ControlServer, send_line
+from gateway.control import send_line
+from gateway.control_server import ControlServer
 
 ROOT = Path(__file__).parents[3]
 NOW = 1_800_000_000.0
