@@ -111,6 +111,31 @@ class CompactorCache:
         if self._going:
             await asyncio.wait(set(self._going))
 
+    async def close(self) -> None:
+        """The daemon goes down: those in use are told, who was told just now may finish.
+
+        Whoever waits sets the limit: when this ends, also by a cancellation, nothing goes on.
+        """
+        keeper = self._keeper
+        if keeper is None:
+            return
+        making = [(name, e.making) for name, e in self._entries.items() if not e.making.done()]
+        late = [asyncio.ensure_future(self._made_late(*one)) for one in making]
+        closing = asyncio.ensure_future(keeper.close(self.made()))
+        everything = (closing, *late, *self._going)
+        try:
+            await asyncio.wait(everything)
+        finally:
+            for task in (*everything, *(each for _, each in making)):
+                task.cancel()
+        closing.result()
+
+    async def _made_late(self, conversation_id: str, making: asyncio.Future[Compactor]) -> None:
+        """Nobody has used it, and nobody will."""
+        await asyncio.wait({making})
+        if not making.cancelled() and making.exception() is None:
+            await self._let_go(making.result(), conversation_id)
+
     def succeed(self, old_id: str, new_id: str) -> None:
         """A conversation is over, and another one begins in its place. Returns at once."""
         entry = self._entries.pop(old_id, None)

@@ -77,8 +77,8 @@ class Answering:
     def let_go(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """What has to be told of the daemon's end, by name."""
         told: list[tuple[str, Callable[[], Awaitable[None]]]] = []
-        if (keeper := self.factory.keeper) is not None:
-            told.append(("context engines", lambda: keeper.close(self.compactors.made())))
+        if self.factory.keeper is not None:
+            told.append(("context engines", self.compactors.close))
         if self.memory is not None:
             told.append(("memory provider", self.memory.close))
         return told

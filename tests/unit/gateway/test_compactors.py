@@ -36,6 +36,10 @@ class FakeKeeper:
     def __init__(self) -> None:
         self.gone: list[str] = []
         self.followed: list[tuple[str, str]] = []
+        self.closed: list[str] = []
+        self.go = asyncio.Event()
+        """Until then nothing ends."""
+        self.go.set()
 
     def survives(self, compactor: Compactor) -> bool:
         return True
@@ -45,10 +49,11 @@ class FakeKeeper:
         return compactor
 
     async def let_go(self, compactor: Compactor, conversation_id: str) -> None:
+        await self.go.wait()
         self.gone.append(conversation_id)
 
     async def close(self, compactors: Iterable[tuple[str, Compactor]]) -> None:
-        raise NotImplementedError
+        self.closed = [name for name, _ in compactors]
 
 
 async def settle() -> None:
@@ -134,3 +139,40 @@ async def test_what_begins_in_another_ones_place_has_its_engine() -> None:
     )  # its session is over all the same: an engine has to hear of it
     await cache.get("c")
     assert keeper.followed[1:] == [("never used", "c")]
+
+
+async def test_who_was_let_go_is_told_before_the_end_and_so_is_one_made_late() -> None:
+    keeper, make = FakeKeeper(), Maker()
+    cache = CompactorCache(make, max_compactors=2, keeper=keeper)
+    for name in "ab":
+        await cache.get(name)
+    keeper.go.clear()
+    cache.drop(["a"])
+    make.go.clear()
+    late = asyncio.ensure_future(cache.get("c"))
+    await settle()
+    closing = asyncio.ensure_future(cache.close())
+    await settle()
+    assert (keeper.closed, keeper.gone, closing.done()) == (["b"], [], False)
+    make.go.set()
+    keeper.go.set()
+    await closing
+    assert keeper.gone == ["a", "c"]
+    await late
+
+
+async def test_nothing_goes_on_behind_a_close_that_is_cut_off() -> None:
+    keeper, make = FakeKeeper(), Maker()
+    cache = CompactorCache(make, keeper=keeper)
+    await cache.get("a")
+    before = asyncio.all_tasks()
+    keeper.go.clear()
+    cache.drop(["a"])
+    make.go.clear()
+    cache.succeed("never used", "b")
+    closing = asyncio.ensure_future(cache.close())
+    await settle()
+    closing.cancel()
+    await settle()
+    assert asyncio.all_tasks() == before
+    assert keeper.gone == []

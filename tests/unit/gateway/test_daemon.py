@@ -30,6 +30,7 @@ from gateway.wiring.surroundings import Surroundings
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import FakePlatform, inbound
 from tests.unit.gateway.rig import Rig
+from tests.unit.gateway.test_compactors import FakeKeeper
 
 UNIT = Path(__file__).parents[3] / "systemd" / "posthouse.service"
 
@@ -221,3 +222,40 @@ async def test_what_plugins_do_at_the_end_may_still_ask_the_model(
         await clock.advance(0.5)
         await rig.settle()
     assert ended == ["engines", "model"]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_an_engine_that_is_let_go_does_not_outlive_the_daemon(
+    tmp_path: Path, clock: FakeClock, hangs: bool
+) -> None:
+    """Nobody waited for it: it was told of its end while the store was closed already, or after."""
+    ended: list[str] = []
+    keeper = FakeKeeper()
+    keeper.go.clear()
+    rig = Rig(clock)
+    cache = CompactorCache(lambda _: rig.compactor, keeper=keeper)
+    closed = rig.store.close
+
+    async def close() -> None:
+        ended.extend([*keeper.gone, "store"])
+        await closed()
+
+    rig.store.close = close
+    let_go = [("context engines", cache.close)]
+    made = daemon(rig, tmp_path, [rig.platform], OfflineModel(window_tokens=10_000), let_go=let_go)
+    before = asyncio.all_tasks()
+    serving = asyncio.create_task(made.serve())
+    await rig.settle()
+    await cache.get("a")
+    cache.drop(["a"])
+    made.stop()
+    began = clock.monotonic()
+    while not serving.done():
+        await rig.settle()
+        await clock.advance(0.5)
+        if not hangs and clock.monotonic() - began > 2:
+            keeper.go.set()
+    assert ended == ([] if hangs else ["a"]) + ["store"]
+    assert clock.monotonic() - began < LONGEST_END_SECONDS
+    await rig.settle()
+    assert asyncio.all_tasks() - before == set()
