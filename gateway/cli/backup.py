@@ -15,6 +15,7 @@ from gateway.backups.trees import give_to_owner_of
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.cli.overview_text import count
+from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 
 ALONE = """\
@@ -24,7 +25,9 @@ posthouse backup FOLDER"""
 
 def run(arguments: argparse.Namespace) -> int:
     """Make one, and say what is in it."""
-    home = find_home(environment())
+    env = environment()
+    home = find_home(env)
+    Settings(None, home, env).tell()
     try:
         return _run(home, arguments)
     except PermissionError as exc:

@@ -12,7 +12,7 @@ import yaml
 from agent.errors import ConfigError
 from gateway.cli import exits
 from gateway.cli.output import out, plain
-from gateway.cli.status import ask_daemon
+from gateway.cli.settings import Settings
 from gateway.config.doubts import doubts_about
 from gateway.config.environment import (
     Home,
@@ -79,9 +79,10 @@ def _show(loaded: Loaded, home: Home, secrets: Secrets, name: str, *, as_json: b
 def _reload(arguments: argparse.Namespace) -> int:
     """Have the running daemon read everything again, and say what came of it."""
     env = environment()
-    request = {"op": "reload"}
-    answer = ask_daemon(find_home(env), arguments.config, env, request, seconds=RELOAD_SECONDS)
+    settings = Settings(arguments.config, find_home(env), env)
+    answer = settings.ask({"op": "reload"}, seconds=RELOAD_SECONDS)
     if answer is None:
+        settings.needed()  # and so it would not start
         out("not running: the configuration is read at the start")
         return exits.FAILED
     if "error" in answer:  # a gateway of another version, or of a test

@@ -22,9 +22,8 @@ from agent.exchange.records import Portable, PortableFile, TakenIn
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.cli.sessions import find_session
-from gateway.config.environment import Home, environment, find_config_file, find_home
-from gateway.config.loading import load_config
-from gateway.control import socket_path
+from gateway.cli.settings import Settings
+from gateway.config.environment import Home, environment, find_home
 from gateway.exchange import send_file
 from gateway.home_lock import claimed
 from gateway.terminal_text import harmless
@@ -52,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace, home: Home) -> int:
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+    Settings(None, home, environment()).tell()
     portable = asyncio.run(_read(home, arguments.id))
     if arguments.format == "jsonl":
         pieces = write_lines([portable], _files(home, portable))
@@ -120,13 +120,16 @@ def _import(arguments: argparse.Namespace, home: Home) -> Sequence[TakenIn]:
     if arguments.owner is not None and _OWNER.fullmatch(arguments.owner) is None:
         raise PosthouseError("--owner wants a platform and an id, as in telegram:123456")
     env = environment()
-    config, _ = load_config(find_config_file(arguments.config, home))
+    settings = Settings(arguments.config, home, env)
+    settings.tell()
     path = Path(arguments.file)
     try:
         with path.open("rb") as file:
             _refuse_other(path, file)
-            socket = socket_path(config.gateway.control_socket, home.path, env)
-            taken = asyncio.run(send_file(socket, file, arguments.owner))
+            socket = settings.listening()
+            taken = None
+            if socket is not None:
+                taken = asyncio.run(send_file(socket, file, arguments.owner))
     except OSError as exc:
         raise PosthouseError(f"{path} can not be read: {exc.strerror or exc}") from exc
     if taken is not None:

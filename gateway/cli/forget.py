@@ -15,16 +15,8 @@ from agent.errors import PosthouseError
 from gateway.backups.shelf import Backup, kept
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table, when
-from gateway.config.environment import (
-    Home,
-    environment,
-    find_config_file,
-    find_home,
-    read_secrets,
-)
-from gateway.config.loading import load_config
-from gateway.config.models import Config
-from gateway.control import ask, socket_path
+from gateway.cli.settings import Settings
+from gateway.config.environment import environment, find_home, read_secrets
 from gateway.forgetting.office import PERSON
 from gateway.home_lock import claimed
 
@@ -43,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     """By the running daemon; without one, on its store. Asks first, unless told not to."""
     env = environment()
     home = find_home(env)
-    config, sections = load_config(find_config_file(arguments.config, home))
-    asked = partial(_asked, home, config, sections, env)
+    settings = Settings(arguments.config, home, env)
+    asked = partial(_asked, settings, env)
     person = arguments.person
     if not PERSON.fullmatch(person):
         raise PosthouseError(
@@ -52,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             "`posthouse pair list` and the log name them"
         )
     held = asked({"action": "survey", "owner": person})["held"]
+    settings.tell()
     backups = kept(home)
     if not arguments.yes:
         out(_held(person, held, backups))
@@ -77,15 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _asked(
-    home: Home,
-    config: Config,
-    sections: Mapping[str, Any],
-    env: Mapping[str, str],
-    request: Mapping[str, Any],
+    settings: Settings, env: Mapping[str, str], request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    path = socket_path(config.gateway.control_socket, home.path, env)
-    answer = ask(path, {"op": "forget", **request})
+    home = settings.home
+    answer = settings.ask({"op": "forget", **request})
     if answer is None:
+        loaded = settings.needed()  # which plugins keep something of them stands there
         if not home.database.exists():
             raise PosthouseError(f"nothing is stored yet in {home.path}")
         # Inside, so that the parser stays instant; the store brings the database driver.
@@ -93,10 +83,10 @@ def _asked(
         from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
 
         secrets = read_secrets(env, home.secrets)
-        around = Surroundings(home, secrets, env, plugin_sections=sections)
+        around = Surroundings(home, secrets, env, plugin_sections=loaded.sections)
         # What plugins print while they are loaded is not our answer.
         with claimed(home.path, home.lock), redirect_stdout(sys.stderr):
-            answer = asyncio.run(answer_forgetting(config, around, request))
+            answer = asyncio.run(answer_forgetting(loaded.config, around, request))
     if "error" in answer:
         raise PosthouseError(str(answer["error"]))
     return answer

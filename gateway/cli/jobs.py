@@ -11,9 +11,8 @@ from typing import Any
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
-from gateway.cli.status import ask_daemon
-from gateway.config.environment import Home, environment, find_config_file, find_home
-from gateway.config.loading import load_config
+from gateway.cli.settings import Settings
+from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config
 from gateway.home_lock import claimed
 
@@ -27,10 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
     home = find_home(env)
     request = _request(arguments)
     # A file that somebody is half through with keeps nobody from pausing a job that runs wild.
-    answer = ask_daemon(home, arguments.config, env, {"op": "jobs", **request})
+    settings = Settings(arguments.config, home, env)
+    settings.tell()
+    answer = settings.ask({"op": "jobs", **request})
     if answer is None:
-        config, _ = load_config(find_config_file(arguments.config, home))
-        answer = _alone(home, config, request)
+        answer = _alone(home, settings.or_defaults(), request)
     if "error" in answer:
         raise PosthouseError(str(answer["error"]))
     if arguments.json:

@@ -11,22 +11,24 @@ from typing import Any
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table, when
-from gateway.config.environment import Home, environment, find_config_file, find_home
-from gateway.config.loading import load_config
+from gateway.cli.settings import Settings
+from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config, plain_id
-from gateway.control import ask, socket_path
 from gateway.home_lock import claimed
+
+_BOTH_ON = Config.model_validate({"telegram": {"pairing": True}, "discord": {"pairing": True}})
 
 
 def run(arguments: argparse.Namespace) -> int:
     """One of the three, by the running daemon; without one, on its store."""
     env = environment()
     home = find_home(env)
-    config, _ = load_config(find_config_file(arguments.config, home))
+    settings = Settings(arguments.config, home, env)
+    settings.tell()
+    # Whether it is on can not be known then, so nothing is said of it.
+    config = _BOTH_ON if settings.are_broken else settings.or_defaults()
     request = _request(arguments)
-    answer = ask(
-        socket_path(config.gateway.control_socket, home.path, env), {"op": "pair", **request}
-    )
+    answer = settings.ask({"op": "pair", **request})
     if answer is None:
         answer = _alone(home, config, request)
     if "error" in answer:

@@ -15,9 +15,8 @@ from agent.clock import SystemClock
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
-from gateway.config.environment import environment, find_config_file, find_home, read_secrets
-from gateway.config.loading import load_config
-from gateway.control import ask, socket_path
+from gateway.cli.settings import Settings
+from gateway.config.environment import environment, find_home, read_secrets
 from gateway.plugins.calling import PluginCalls
 from gateway.plugins.discovery import Found
 from gateway.plugins.loading import how_to_get
@@ -37,11 +36,17 @@ def run(arguments: argparse.Namespace) -> int:
     """One of the two."""
     env = environment()
     home = find_home(env)
-    config, sections = load_config(find_config_file(arguments.config, home))
-    running = ask(socket_path(config.gateway.control_socket, home.path, env), {"op": "plugins"})
+    settings = Settings(arguments.config, home, env)
+    running = settings.ask({"op": "plugins"})
     known = {str(r["name"]): r for r in (running or {}).get("plugins", [])}
-    around = Surroundings(home, read_secrets(env, home.secrets), env, plugin_sections=sections)
-    house = PluginHouse(config, around, SystemClock())
+    if settings.are_broken and running is not None and arguments.action == "list":
+        settings.tell()
+        _show_list(list(known.values()), [], arguments.json)
+        return exits.OK
+    loaded = settings.needed()
+    secrets = read_secrets(env, home.secrets)
+    around = Surroundings(home, secrets, env, plugin_sections=loaded.sections)
+    house = PluginHouse(loaded.config, around, SystemClock())
     # What plugins print while they are loaded is not our answer.
     with redirect_stdout(sys.stderr), _without_our_log():
         if arguments.action == "list":

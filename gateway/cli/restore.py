@@ -14,6 +14,7 @@ from gateway.backups.restoring import Restored, restore
 from gateway.backups.shelf import REPLACED, folder_of, not_allowed
 from gateway.cli import exits
 from gateway.cli.output import out, plain, when
+from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 from gateway.home_lock import claimed
 
@@ -24,7 +25,9 @@ answers that were owed are not sent, for both have most likely happened since.""
 
 def run(arguments: argparse.Namespace) -> int:
     """Check it, ask, put it back."""
-    home = find_home(environment())
+    env = environment()
+    home = find_home(env)
+    Settings(None, home, env).tell()
     try:
         return _run(home, arguments)
     except PermissionError as exc:

@@ -16,6 +16,7 @@ from agent.clock import SystemClock
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.leaving import leave_soon
+from gateway.cli.settings import Settings
 from gateway.config.environment import (
     Home,
     Secrets,
@@ -24,7 +25,7 @@ from gateway.config.environment import (
 )
 from gateway.config.models import Config
 from gateway.config.reading import Reading, Source
-from gateway.control import ask, connect, read_line, send_line, socket_path
+from gateway.control import connect, read_line, send_line
 from gateway.crashes.catching import caught
 from gateway.crashes.runs import recorded
 from gateway.crashes.shelf import CrashShelf
@@ -72,16 +73,19 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     check_installation()
     env = environment()
     home = find_home(env)
+    chat = arguments.command == "chat"
+    person = sys.stdin is not None and sys.stdin.isatty()
+    if chat:
+        settings = Settings(arguments.config, home, env)
+        socket = settings.listening()
+        if socket is not None:
+            settings.tell()
+            if person:
+                _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
+            return asyncio.run(_attach(socket))
     source = Source(home, dict(env), arguments.config)
     reading = source.reading(source.text())
     config, secrets = reading.config, reading.secrets
-    chat = arguments.command == "chat"
-    socket = socket_path(config.gateway.control_socket, home.path, env)
-    person = sys.stdin is not None and sys.stdin.isatty()
-    if chat and ask(socket, {"op": "status"}) is not None:
-        if person:
-            _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
-        return asyncio.run(_attach(socket))
     console = chat or _console_wanted(config, secrets, env)
     hidden = set(named_like_secrets(env))
     set_up_log = partial(_log, source=source, quiet=chat or (console and person), hidden=hidden)

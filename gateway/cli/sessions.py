@@ -12,7 +12,7 @@ from typing import Any
 from agent.archive_ports import Archive
 from agent.compaction.plan.report import last_compression
 from agent.composition import fill
-from agent.errors import ConfigError, PosthouseError, SessionNotFound
+from agent.errors import PosthouseError, SessionNotFound
 from agent.ledger import LedgerScope
 from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
@@ -20,12 +20,12 @@ from agent.spending import bill_of
 from gateway.cli import exits, session_table, session_view
 from gateway.cli.output import out, plain, terminal_width
 from gateway.cli.session_view import SessionView
-from gateway.config.environment import Home, environment, find_config_file, find_home
-from gateway.config.loading import load_config
-from gateway.config.models import Config
+from gateway.cli.settings import Settings
+from gateway.config.environment import environment, find_home
 from gateway.windows.book import remembered_image_tokens
 from gateway.windows.rules import triggers_of_model
 
+_BY_DEFAULTS = ", so the thresholds shown are those of the defaults"
 MOST_NAMED = 5
 """Sessions that are named when a short id fits several."""
 
@@ -39,9 +39,12 @@ async def _run(arguments: argparse.Namespace) -> int:
     # Inside, so that the parser stays instant; the store brings the database driver.
     from gateway.wiring.beside import archive  # noqa: PLC0415
 
-    home = find_home(environment())
+    env = environment()
+    home = find_home(env)
+    settings = Settings(None, home, env)
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+    settings.tell(_BY_DEFAULTS if arguments.action == "show" else "")
     async with archive(home) as store:
         match arguments.action:
             case "list":
@@ -49,7 +52,7 @@ async def _run(arguments: argparse.Namespace) -> int:
                 _print_infos(infos, await _openings(store, infos), arguments.json)
             case "show":
                 session_id = await find_session(store, arguments.id)
-                await _show(store, session_id, home, arguments.json)
+                await _show(store, session_id, settings, arguments.json)
             case "search":
                 await _search(store, arguments.query, arguments.limit, arguments.json)
             case _:
@@ -125,8 +128,8 @@ async def find_session(store: Archive, ident: str) -> str:
     )
 
 
-async def _show(store: Archive, session_id: str, home: Home, as_json: bool) -> None:
-    view = await _view(store, session_id, home)
+async def _show(store: Archive, session_id: str, settings: Settings, as_json: bool) -> None:
+    view = await _view(store, session_id, settings)
     if as_json:
         out(json.dumps(session_view.as_json(view), ensure_ascii=False))
         return
@@ -134,17 +137,17 @@ async def _show(store: Archive, session_id: str, home: Home, as_json: bool) -> N
         out(line)
 
 
-async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
+async def _view(store: Archive, session_id: str, settings: Settings) -> SessionView:
     lineage = await store.lineage(session_id)
     session = next(session for session in lineage if session.id == session_id)
     rows = tuple(await store.active_rows(session_id))
-    config, model = _configuration(home), session.prefix.model
+    home, model = settings.home, session.prefix.model
     return SessionView(
         session=session,
         rows=rows,
         filling=fill(
             LoadedSession(session, rows),
-            triggers_of_model(config, home, model),
+            triggers_of_model(settings.or_defaults(), home, model),
             image_tokens=remembered_image_tokens(home.image_tokens).of(model),
         ),
         last=last_compression(lineage, session_id),
@@ -156,19 +159,6 @@ async def _view(store: Archive, session_id: str, home: Home) -> SessionView:
             price_table(),
         ),
     )
-
-
-def _configuration(home: Home) -> Config:
-    """The home's; the defaults if that is broken: looking must always work."""
-    try:
-        return load_config(find_config_file(None, home))[0]
-    except ConfigError:
-        print(  # noqa: T201
-            "posthouse: config.yaml has mistakes (`posthouse config check` names them), so the "
-            "thresholds shown are those of the defaults",
-            file=sys.stderr,
-        )
-        return Config()
 
 
 def _shows_blocks() -> bool:

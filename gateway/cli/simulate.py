@@ -26,7 +26,8 @@ from gateway.cli import exits
 from gateway.cli.exchange import write_file
 from gateway.cli.output import out, plain, terminal_width
 from gateway.cli.sessions import find_session
-from gateway.config.environment import environment, find_config_file, find_home
+from gateway.cli.settings import Settings
+from gateway.config.environment import environment, find_home
 from gateway.config.loading import load_config, parse_config
 from gateway.config.models import Config
 from gateway.windows.rules import rules_of, triggers_of_model
@@ -175,10 +176,9 @@ async def _recorded(session_id: str) -> Trace:
         found = await find_session(store, session_id)
         sizes = await store.row_sizes(found)
         prefix = (await store.lineage(found))[-1].prefix
-    try:
-        config = load_config(find_config_file(None, home))[0]
-    except ConfigError:
-        config = Config()
+    settings = Settings(None, home, environment())
+    settings.tell(", so the window is by the defaults")
+    config = settings.or_defaults()
     events = events_of(sizes)
     if not events:
         raise PosthouseError("nothing was said in that conversation yet")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from agent.clock import SystemClock
-from agent.errors import ConfigError
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
 from gateway.cli.overview_text import lines, state_of
-from gateway.config.environment import Home, environment, find_config_file, find_home
-from gateway.config.loading import load_config
-from gateway.control import ANSWER_SECONDS, NotAnswering, RequestFailed, ask, socket_path
+from gateway.cli.settings import Settings
+from gateway.config.environment import Home, environment, find_home
+from gateway.control import NotAnswering, RequestFailed
 
 NOT_RUNNING = "not running"
 _START_SERVICE = """\
@@ -28,8 +25,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what the daemon says of itself."""
     env = environment()
     home = find_home(env)
+    settings = Settings(arguments.config, home, env)
+    settings.tell()
     try:
-        answer = ask_daemon(home, arguments.config, env, {"op": "status"})
+        answer = settings.ask({"op": "status"})
         answer = _silent(home, NOT_RUNNING) if answer is None else {**answer, "running": True}
     except (NotAnswering, RequestFailed) as exc:
         answer = {**_silent(home, str(exc)), "running": True}
@@ -52,37 +51,6 @@ def _silent(home: Home, reason: str) -> dict[str, Any]:
     }
 
 
-def ask_daemon(
-    home: Home,
-    config_file: str | None,
-    env: Mapping[str, str],
-    request: Mapping[str, Any],
-    *,
-    seconds: float = ANSWER_SECONDS,
-) -> dict[str, Any] | None:
-    """What the daemon of this home answers; None: it does not run.
-
-    A configuration with errors keeps nobody from asking a daemon that runs with the one before.
-
-    Raises:
-        ConfigError: it has errors, and no daemon listens where one usually does.
-        NotAnswering: it runs, and says nothing.
-        RequestFailed: it runs, and could not.
-    """
-    try:
-        config, _ = load_config(find_config_file(config_file, home))
-    except ConfigError:
-        answer = ask(_socket(None, home, env), request, seconds=seconds)
-        if answer is None:
-            raise
-        return answer
-    configured = config.gateway.control_socket
-    answer = ask(_socket(configured, home, env), request, seconds=seconds)
-    if answer is None and configured is not None:  # the daemon may be older than this key
-        answer = ask(_socket(None, home, env), request, seconds=seconds)
-    return answer
-
-
 def as_text(answer: dict[str, Any], home: Home, now: float) -> str:
     """For people. ``home``: where it was looked for."""
     state = answer.get("reason") or state_of(answer)
@@ -99,7 +67,3 @@ def as_text(answer: dict[str, Any], home: Home, now: float) -> str:
     if answer.get("reason") == NOT_RUNNING:
         found.append(_START_SERVICE if home.is_services else "start it with `posthouse run`")
     return "\n".join(found)
-
-
-def _socket(configured: str | None, home: Home, env: Mapping[str, str]) -> Path:
-    return socket_path(configured, home.path, env)

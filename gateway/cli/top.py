@@ -19,7 +19,7 @@ from typing import Any
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import out
-from gateway.cli.status import ask_daemon
+from gateway.cli.settings import Settings
 from gateway.cli.top_view import picture
 from gateway.config.environment import environment, find_home
 
@@ -42,8 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     env = environment()
     home = find_home(env)
 
+    settings = Settings(arguments.config, home, env)
+    settings.tell()
+
     def look() -> Mapping[str, Any] | None:
-        return ask_daemon(home, arguments.config, env, {"op": "top"})
+        return settings.ask({"op": "top"})
 
     first = look()
     if first is None:

@@ -18,10 +18,10 @@ from agent.prices import PriceTable, price_table
 from agent.spending import FREE_MODELS, Bill, Day, bill_of, day_at
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table
+from gateway.cli.settings import Settings
 from gateway.commands.usage_text import people
 from gateway.commands.wording import percent
-from gateway.config.environment import environment, find_config_file, find_home, local_zone
-from gateway.config.loading import load_config
+from gateway.config.environment import environment, find_home, local_zone
 
 MOST_DAYS = 366
 MOST_PEOPLE = 10
@@ -46,7 +46,9 @@ async def _run(arguments: argparse.Namespace) -> int:
 
     env = environment()
     home = find_home(env)
-    config, _ = load_config(find_config_file(arguments.config, home))
+    settings = Settings(arguments.config, home, env)
+    settings.tell(", so days are those of this system's time zone")
+    config = settings.or_defaults()
     if not home.database.exists():
         raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(env)

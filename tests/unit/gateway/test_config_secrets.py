@@ -13,7 +13,7 @@ import yaml
 
 from agent.errors import ConfigError
 from gateway.cli.main import main
-from gateway.cli.status import ask_daemon
+from gateway.cli.settings import Settings
 from gateway.config.environment import Home, read_secrets, unguarded, values_to_hide
 from gateway.config.loading import parse, parse_config
 from gateway.config.models import Config
@@ -282,11 +282,12 @@ async def test_a_socket_that_is_moved_with_the_next_start(home: Path) -> None:
     server = ControlServer(home / "control.sock", {"status": status})
     await server.start()
     try:
-        answer = await asyncio.to_thread(ask_daemon, Home(home, ""), None, {}, {"op": "status"})
+        settings = Settings(None, Home(home, ""), {})
+        answer = await asyncio.to_thread(settings.ask, {"op": "status"})
     finally:
         await server.close()
     assert answer == {"ready": True}
-    assert ask_daemon(Home(home, ""), None, {}, {"op": "status"}) is None
+    assert settings.ask({"op": "status"}) is None
 
 
 async def test_a_job_is_paused_whatever_the_file_says(
@@ -307,4 +308,4 @@ async def test_a_job_is_paused_whatever_the_file_says(
         await server.close()
     assert asked == [{"op": "jobs", "action": "pause", "id": "j_1"}]
     assert "paused: tea" in capsys.readouterr().out
-    assert await asyncio.to_thread(main, ["jobs", "pause", "j_1"]) == 78
+    assert await asyncio.to_thread(main, ["jobs", "pause", "j_1"]) == 1

@@ -27,7 +27,7 @@ from gateway.cli import exits
 from gateway.cli.main import build_parser, main
 from gateway.cli.output import plain
 from gateway.cli.run import LogLevel, quiet_level
-from gateway.cli.status import ask_daemon
+from gateway.cli.settings import Settings
 from gateway.config.models import Config
 from gateway.control import (
     NotAnswering,
@@ -541,7 +541,7 @@ class TestCommandLine:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
-        monkeypatch.setitem(ask_daemon.__kwdefaults__, "seconds", 0.05)
+        monkeypatch.setitem(Settings.ask.__kwdefaults__, "seconds", 0.05)
         with socket.socket(socket.AF_UNIX) as hanging:
             hanging.bind(str(tmp_path / "control.sock"))
             hanging.listen()

@@ -204,7 +204,7 @@ def test_a_broken_configuration_does_not_hide_the_store(
     assert main(["sessions", "show", "s_2"]) == 0
     streams = capsys.readouterr()
     assert "[6] " in streams.out
-    assert "config.yaml has mistakes" in streams.err
+    assert "config.yaml is broken" in streams.err
 
 
 def test_the_configuration_decides_the_thresholds(
