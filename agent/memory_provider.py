@@ -113,7 +113,7 @@ class MemoryProvider(ABC):
     def on_delegation(
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any
     ) -> None:
-        """Another agent has finished a task for this one."""
+        """Another agent has finished a task for this one. Never called: nothing is delegated."""
 
     def on_forget_person(
         self,
@@ -146,11 +146,11 @@ class MemoryProvider(ABC):
     # --- optional: set-up -----------------------------------------------------------------------
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """Fields that a set-up dialogue asks for."""
+        """Fields that a set-up dialogue asks for. Never called here: there is none for plugins."""
         return []
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Store what that dialogue collected (no secrets)."""
+        """Store what that dialogue collected (no secrets). Never called here."""
 
     def backup_paths(self) -> list[str]:
         """Files outside the home that a backup should take along."""

@@ -48,6 +48,8 @@ class ChatMessage:
     """A chat with the bot alone; else a group."""
     sender_name: str = ""
     """Only ever shown."""
+    chat_name: str = ""
+    """Of a group; only ever shown."""
     thread_id: str | None = None
     sent_at: float | None = None
     """Unix seconds by the platform's clock; None: now."""

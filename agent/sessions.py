@@ -249,6 +249,9 @@ class TurnOpening:
     """For the first session, if the key has no conversation yet."""
     brought: str = ""
     """For a retry: what rides in its message in place of what did before (`agent.brought`)."""
+    turn_id: str = ""
+    """The id it shall have, never used before; "": the store draws one. A turn that one of these
+    rows has begun already keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,13 @@ History = Callable[[], Awaitable[Sequence[Row]]]
 class TurnFacts:
     """What is known of a turn.
 
-    The ids are "" before the first turn of a conversation, unless a companion needs a session
-    (`TurnCompanion.needs_session`); ``turn_id`` is "" before the turn is stored.
+    The other ids are "" before the first turn of a conversation, unless a companion needs a session
+    (`TurnCompanion.needs_session`).
     """
 
     turn_id: str
+    """In `TurnCompanion.before`: of the turn that is about to begin. It may not come to that (a
+    stop, a crash); the message is asked about again then, for a turn with another id."""
     conversation_id: str
     session_id: str
     """In `TurnCompanion.after`: in which the turn ended."""

@@ -70,7 +70,7 @@ def begin(
     faultpoint("begin_turn.message")
     mark_steered(tx, [each.id for each in further])
     faultpoint("begin_turn.steered")
-    turn_id = tx.new_id("t")
+    turn_id = opening.turn_id or tx.new_id("t")
     tx.execute(
         "INSERT INTO turns (id, conversation_id, session_id, session_key, owner, user_row_id,"
         " state, started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?)",

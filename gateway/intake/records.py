@@ -12,7 +12,8 @@ from gateway.platforms.contract import Attachment, InboundMessage
 MESSAGE = "message"
 COMMAND = "command"
 _SELDOM = (
-    "parent_chat_id", "quoted_text", "forwarded_from", "album_id", "text_limit", "interaction",
+    "chat_name", "parent_chat_id", "quoted_text", "forwarded_from", "album_id", "text_limit",
+    "interaction",
 )  # fmt: skip
 """Fields of a message that are None in most of them."""
 
@@ -76,6 +77,7 @@ def message_of(record: InboxRecord) -> InboundMessage:
         text=record.text,
         sent_at=record.sent_at,
         thread_id=record.address.thread_id,
+        chat_name=payload.get("chat_name"),
         parent_chat_id=payload.get("parent_chat_id"),
         update_id=record.update_id,
         sender_role_ids=frozenset(str(r) for r in payload.get("sender_role_ids") or ()),

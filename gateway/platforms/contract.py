@@ -150,6 +150,9 @@ class InboundMessage:
     sent_at: float
     """Unix seconds by the platform's clock."""
     thread_id: str | None = None
+    chat_name: str | None = None
+    """What people call this group, channel or thread: any text at all. None: it has no name, as
+    direct chats have none, or it is not known."""
     parent_chat_id: str | None = None
     """Of a thread: the channel that it belongs to (allow-lists name channels)."""
     update_id: str | None = None

@@ -74,6 +74,7 @@ def inbound_of(message: ChatMessage, platform: str, now: float) -> InboundMessag
         message_id=message.message_id,
         sender_id=message.sender_id,
         sender_name=str(message.sender_name)[:MAX_ID_CHARS],
+        chat_name=str(message.chat_name)[:MAX_ID_CHARS] or None,
         text=message.text,
         sent_at=float(sent_at) if isinstance(sent_at, int | float) else now,
         thread_id=thread or None,

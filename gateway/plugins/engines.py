@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from agent.errors import EngineError
 from agent.messages import ToolSchema, clean_text
 from agent.ports import Clock
 from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
+from gateway.plugins.hook_names import overrides
 from gateway.plugins.making import asked, ended
 from gateway.plugins.manager import PluginManager, PluginRecord
 from gateway.plugins.names import BUILT_IN_ENGINE, is_tool_name
@@ -218,12 +218,6 @@ def _shut_down(engine: ContextEngine) -> None:
     shutdown = getattr(engine, "shutdown", None)
     if callable(shutdown):
         shutdown()
-
-
-def overrides(given: object, contract: type, method: str) -> bool:
-    """Has it a method of its own in this place of its contract? Runs none of its code."""
-    own = inspect.getattr_static(contract, method)
-    return given is not None and inspect.getattr_static(given, method, own) is not own
 
 
 def own_engine(record: PluginRecord) -> OwnEngine:

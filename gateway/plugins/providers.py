@@ -12,7 +12,8 @@ from agent.errors import EngineError
 from agent.memory_provider import MemoryProvider
 from agent.messages import ToolSchema
 from agent.ports import Clock
-from gateway.plugins.engines import overrides, schemas_of
+from gateway.plugins.engines import schemas_of
+from gateway.plugins.hook_names import overrides
 from gateway.plugins.making import asked, ended
 from gateway.plugins.manager import PluginManager
 

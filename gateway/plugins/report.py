@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gateway.plugins.discovery import Found, Role
-from gateway.plugins.hook_names import never_called
+from gateway.plugins.hook_names import methods_never_called, never_called
 from gateway.plugins.manager import PluginRecord, PluginState
 from gateway.plugins.names import BUILT_IN_ENGINE
 from gateway.plugins.settings import PluginSettings
@@ -34,6 +34,9 @@ def row(record: PluginRecord) -> Row:
         "remarks": list(record.remarks),
         "without_effect": list(given.without_effect) if given is not None else [],
         "never_called": never_called(name for name, _ in given.hooks) if given is not None else [],
+        "methods_never_called": (
+            methods_never_called(given.engine, given.memory_provider) if given is not None else []
+        ),
         "trace": list(record.trace),
     }
 
@@ -134,6 +137,8 @@ def in_words(about: Row) -> str:
         lines.append(f"  without effect here: {', '.join(about['without_effect'])}")
     if about.get("never_called"):
         lines.append(f"  hooks that are never called here: {', '.join(about['never_called'])}")
+    if about.get("methods_never_called"):
+        lines.append(f"  methods never called here: {', '.join(about['methods_never_called'])}")
     if about["trace"]:
         lines += ["  the end of what it raised:", *(f"    {line}" for line in about["trace"])]
     return "\n".join(lines)

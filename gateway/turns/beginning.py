@@ -66,19 +66,21 @@ class Beginning:
         return refusal is not None
 
     async def filled(
-        self, items: Sequence[InboxItem], stop: StopSignal
+        self, items: Sequence[InboxItem], stop: StopSignal, turn_id: str
     ) -> tuple[Sequence[InboxItem], Enclosed, str] | None:
         """`enclosed`, and beside it what the companions of turns bring along, fenced."""
-        async with self._companions.asked(items) as brought:
+        async with self._companions.asked(items, turn_id) as brought:
             found = await self.enclosed(items, stop)
             if found is None:
                 return None
             words = await self._waited_for(brought, stop)
             return None if words is None else (*found, words)
 
-    async def brought_again(self, items: Sequence[InboxItem], stop: StopSignal) -> str | None:
+    async def brought_again(
+        self, items: Sequence[InboxItem], stop: StopSignal, turn_id: str
+    ) -> str | None:
         """What companions bring along for the message that a retry asks again; None: go down."""
-        async with self._companions.asked(items, again=True) as brought:
+        async with self._companions.asked(items, turn_id, again=True) as brought:
             return await self._waited_for(brought, stop)
 
     async def _waited_for(self, brought: asyncio.Future[str], stop: StopSignal) -> str | None:

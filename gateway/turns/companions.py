@@ -41,10 +41,11 @@ class Companions:
 
     @asynccontextmanager
     async def asked(
-        self, items: Sequence[InboxItem], *, again: bool = False
+        self, items: Sequence[InboxItem], turn_id: str, *, again: bool = False
     ) -> AsyncIterator[asyncio.Future[str]]:
         """What they bring for these rows, looked for beside whatever is done meanwhile.
 
+        ``turn_id``: of the turn that they are to begin.
         ``again``: the rows are a /retry, the message meant is the last one of the list.
         """
         if not self._each:
@@ -52,17 +53,17 @@ class Companions:
             nothing.set_result("")
             yield nothing
             return
-        asking = asyncio.ensure_future(self._before(items, again))
+        asking = asyncio.ensure_future(self._before(items, turn_id, again))
         try:
             yield asking
         finally:
             asking.cancel()
             await asyncio.wait({asking})
 
-    async def _before(self, items: Sequence[InboxItem], again: bool) -> str:
+    async def _before(self, items: Sequence[InboxItem], turn_id: str, again: bool) -> str:
         try:
             session = await self._session(items)
-            facts = self._facts(items, session)
+            facts = self._facts(items, session, turn_id)
             history = _Listed(self._sessions, session.id if session else "", before_last=again)
             if again:
                 facts = replace(facts, user_text=await history.asked_again(), is_retry=True)
@@ -89,7 +90,7 @@ class Companions:
             return
         try:
             session = await self._sessions.tip(session_id)
-            facts = replace(self._facts(task.items, session), turn_id=task.ticket.turn_id)
+            facts = self._facts(task.items, session, task.ticket.turn_id)
             listed = _Listed(self._sessions, session.id)
             if task.items[0].record.kind == COMMAND:  # a /retry
                 said = await listed.said_in(task.ticket.user_row_id)
@@ -128,13 +129,15 @@ class Companions:
             record.session_key, record.owner, self._prefix_for(record.address.platform)
         )
 
-    def _facts(self, items: Sequence[InboxItem], session: Session | None) -> TurnFacts:
+    def _facts(
+        self, items: Sequence[InboxItem], session: Session | None, turn_id: str
+    ) -> TurnFacts:
         record = items[-1].record
         address, payload = record.address, record.payload
         direct = payload.get("chat_kind") == "direct"
         kind: Literal["dm", "group", "thread"] = "dm" if direct else "group"
         return TurnFacts(
-            turn_id="",
+            turn_id=turn_id,
             conversation_id=session.conversation_id if session else "",
             session_id=session.id if session else "",
             title=(session.title or "") if session else "",
@@ -150,6 +153,7 @@ class Companions:
             user_id=str(payload.get("sender_id") or record.owner.partition(":")[2]),
             user_name=str(payload.get("sender_name") or ""),
             chat_id=address.chat_id,
+            chat_name=str(payload.get("chat_name") or ""),
             chat_type="thread" if address.thread_id and not direct else kind,
             thread_id=address.thread_id or "",
         )

@@ -15,7 +15,7 @@ from agent.loop import TurnResult
 from agent.mail import Address, InboxItem
 from agent.mail_ports import Mailbox
 from agent.messages import Draft
-from agent.ports import Clock, Compactor, Steering
+from agent.ports import Clock, Compactor, IdSource, Steering
 from agent.sessions import (
     InterruptedTurn,
     LoadedSession,
@@ -72,6 +72,7 @@ class TurnRunner:
         prefix_for: PrefixFor,
         delivery: Delivery,
         clock: Clock,
+        ids: IdSource,
         accounts: Accounts | None = None,
         enclosures: Enclosures | None = None,
         companions: Companions | None = None,
@@ -104,6 +105,7 @@ class TurnRunner:
         self._refreeze = Refreezer(sessions, prefix_for)
         self._delivery = delivery
         self._clock = clock
+        self._ids = ids
         self._settling = Settling(sessions, mailbox, delivery, clock)
         self._accounts = accounts
         self._previews = previews
@@ -136,13 +138,14 @@ class TurnRunner:
             record = items[0].record
             notice = await self._resets.before_turn(record.session_key, record.owner)
             observer.on_notice(notice)
-        found = await self._beginning.filled(items, stop)
+        turn_id = self._ids.new("t")  # drawn here: who brings something along is told of it before
+        found = await self._beginning.filled(items, stop, turn_id)
         if found is None:
             return  # rows that stay new have their files fetched again at the next start
         items, enclosed, brought = found
         for notice in enclosed.notices:
             observer.on_notice(notice)
-        opening = self._opening(items, onto(enclosed.on(said(items)), brought))
+        opening = self._opening(items, onto(enclosed.on(said(items)), brought), turn_id)
         ticket = await self._beginning.begun(
             items, stop, lambda: self._sessions.begin_turn(opening)
         )
@@ -154,13 +157,13 @@ class TurnRunner:
         self, item: InboxItem, stop: StopSignal, steering: Steering | None = None
     ) -> None:
         """Take the last turn back and ask its message again; this row is the new turn's own."""
-        items = (item,)
+        items, turn_id = (item,), self._ids.new("t")
         if await self._beginning.is_refused(items, stop):
             return
-        brought = await self._beginning.brought_again(items, stop)
+        brought = await self._beginning.brought_again(items, stop, turn_id)
         if brought is None:
             return
-        opening = replace(self._opening(items, said(items)), brought=brought)
+        opening = replace(self._opening(items, said(items), turn_id), brought=brought)
         ticket = await self._beginning.begun(
             items, stop, lambda: self._lineages.retry(opening), texts.STILL_RUNNING
         )
@@ -327,7 +330,7 @@ class TurnRunner:
     def _loaded(self, ticket: TurnTicket) -> Load:
         return lambda: self._sessions.load(ticket.session_id, ticket=ticket)
 
-    def _opening(self, items: Sequence[InboxItem], message: Draft) -> TurnOpening:
+    def _opening(self, items: Sequence[InboxItem], message: Draft, turn_id: str) -> TurnOpening:
         record = items[0].record
         return TurnOpening(
             session_key=record.session_key,
@@ -335,4 +338,5 @@ class TurnRunner:
             inbox_ids=tuple(item.id for item in items),
             message=message,
             prefix=self._prefix_for(record.address.platform),
+            turn_id=turn_id,
         )

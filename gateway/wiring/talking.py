@@ -108,6 +108,7 @@ def build_turns(
         prefix_for=answering.prefix_for,
         delivery=outward.delivery,
         clock=ground.clock,
+        ids=ground.ids,
         accounts=books.accounts,
         enclosures=enclosures,
         companions=companions,

@@ -268,6 +268,13 @@ class TurnContract:
         assert len((await store.load(ticket.session_id)).rows) == 1
         assert [item.id for item in await store.open_inbox()] == [second]
 
+    async def test_a_turn_has_the_id_that_it_was_promised(self, store: Store) -> None:
+        inbox_id = (await store.accept(inbound(1))).inbox_id
+        ticket = await begin(store, "hello", (inbox_id,), turn_id="t_promised")
+        assert ticket.turn_id == "t_promised"
+        assert await begin(store, "hello", (inbox_id,), turn_id="t_promised") == ticket
+        assert await begin(store, "hello", (inbox_id,), turn_id="t_other") == ticket
+
     async def test_an_answered_message_begins_nothing(self, store: Store) -> None:
         inbox_id = (await store.accept(inbound(1))).inbox_id
         ticket = await begin(store, "hello", (inbox_id,))

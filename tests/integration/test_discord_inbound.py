@@ -151,6 +151,7 @@ async def test_posts_of_a_forum_name_it_as_their_channel(
         (str(post.id), str(forum.id)),
         (str(new.id), str(forum.id)),
     ]
+    assert [m.chat_name for m in intake.messages] == ["how?", "why?"]
     assert server.calls_to("GET", "/channels/*") == []
 
 

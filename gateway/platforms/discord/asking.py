@@ -168,8 +168,10 @@ class Asking:
         role_ids, channel_ids = places_named_in(text)
         roles = [guild.get_role(role_id) for role_id in role_ids]
         channels = [guild.get_channel_or_thread(channel_id) for channel_id in channel_ids]
+        here = guild.get_channel_or_thread(facts.channel_id)
         return replace(
             facts,
+            channel_name="" if here is None else here.name,
             own_role_id=None if own is None else own.id,
             role_names={role.id: role.name for role in roles if role is not None},
             channel_names={place.id: place.name for place in channels if place is not None},

@@ -43,6 +43,8 @@ class Facts:
     guild_id: int | None = None
     is_thread: bool = False
     parent_id: int | None = None
+    channel_name: str = ""
+    """Of a server's channel or thread; "": nobody knows."""
     thread_owner_id: int | None = None
     place_known: bool = True
     """False: whether this channel is a thread, and of what, has to be asked first."""
@@ -104,6 +106,7 @@ def convert(
         message_id=str(facts.id),
         sender_id=str(facts.author_id),
         sender_name=clean_text(facts.author_name),
+        chat_name=clean_text(facts.channel_name).strip() or None,
         text=clean_text(text),
         sent_at=facts.sent_at,
         thread_id=channel_id if facts.is_thread else None,

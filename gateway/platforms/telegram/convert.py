@@ -11,7 +11,7 @@ from gateway.platforms.contract import InboundMessage
 from gateway.platforms.telegram.marks import Mark, command_of, read_text, without_address
 from gateway.platforms.telegram.media import attachments, in_words, shown
 from gateway.platforms.telegram.native.buttons import Pressed, pressed
-from gateway.platforms.telegram.people import forwarded_from, speaker
+from gateway.platforms.telegram.people import forwarded_from, speaker, title_of
 from gateway.platforms.telegram.values import LARGEST_NUMBER, date, identifier, thread
 
 PLATFORM = "telegram"
@@ -156,6 +156,7 @@ def _message(
         message_id=identifier(message["message_id"]),
         sender_id=sender[0],
         sender_name=clean_text(sender[1]),
+        chat_name=None if direct else title_of(chat),
         text="\n".join(filter(None, (clean_text(text).strip(), words))),
         sent_at=date(message["date"]),
         thread_id=thread(message, direct=direct),

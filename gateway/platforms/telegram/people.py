@@ -8,6 +8,8 @@ from typing import Any
 from agent.messages import clean_text
 from gateway.platforms.telegram.values import identifier
 
+MAX_TITLE_CHARS = 200
+"""Of a group; Telegram takes no more than 128."""
 _CHANNEL_FORWARDER = 777000
 """The account in whose name Telegram copies channel posts into a linked group."""
 
@@ -61,6 +63,11 @@ def person_of(person: Mapping[str, Any]) -> str:
     names = (person.get("first_name"), person.get("last_name"))
     full = " ".join(str(name) for name in names if name)
     return full or str(person.get("username") or "")
+
+
+def title_of(chat: Mapping[str, Any]) -> str | None:
+    """What a group is called; None: nothing."""
+    return clean_text(_title(chat)).strip()[:MAX_TITLE_CHARS] or None
 
 
 def _title(chat: Mapping[str, Any]) -> str:

@@ -231,7 +231,8 @@ class Rig:
     ) -> None:
         self.clock = clock
         self.platform = platform or FakePlatform(now=clock.monotonic)
-        self.store: Any = store or MemoryStore(clock, SequentialIds())
+        self.turn_ids = SequentialIds()
+        self.store: Any = store or MemoryStore(clock, self.turn_ids)
         self.loop = ScriptedLoop(self.store)
         self.compactor = FakeCompactor()
         self.prefix = SessionPrefix("fake", "model-1", "be kind")
@@ -303,6 +304,7 @@ class Rig:
             delivery=self.delivery,
             clock=self.clock,
             accounts=self.accounts,
+            ids=self.turn_ids,
             previews=self.delivery.previews(self.store),
             approver_for=self.approvals.approver,
             companions=riding,

@@ -10,6 +10,7 @@ from agent.brought import fenced, split
 from agent.errors import StoreUnavailable
 from agent.messages import text_of
 from agent.turn_companions import Boundary, History, TurnFacts
+from gateway.intake.access import AccessRules, PlatformPolicy
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import inbound
@@ -83,12 +84,24 @@ async def test_what_they_bring_is_stored_as_sent_in_their_order(clock: FakeClock
     assert (facts.user_text, facts.owner, facts.place) == ("hello", "fake:111", "fake:111")
     after, answer, completed, interrupted = one.told[0]
     assert (answer, completed, interrupted) == ("re: hello", True, False)
-    assert after.turn_id
+    assert after.turn_id == facts.turn_id != ""
     assert after.session_id == row.session_id
     await say(rig, "more")
     assert one.asked[1].session_id == row.session_id
     assert not one.asked[1].is_first_turn
     assert one.listed[1] == ["hello", "re: hello"]
+
+
+async def test_they_are_told_what_the_chat_is_called(clock: FakeClock) -> None:
+    one = Recording()
+    rig = _rig(clock, one)
+    group = {"chat_kind": "group", "chat_id": "-5", "chat_name": "Crew"}
+    rig.policies["fake"] = PlatformPolicy(AccessRules(allow_chats=frozenset({"-5"})))
+    rig.boot()
+    await rig.intake.receive(inbound("hello", **group))
+    await rig.settle()
+    facts, *_ = one.told[0]
+    assert (one.asked[0].chat_name, facts.chat_name, facts.chat_type) == ("Crew", "Crew", "group")
 
 
 async def test_one_that_needs_a_session_gets_it_before_the_first_turn(clock: FakeClock) -> None:
@@ -140,6 +153,9 @@ async def test_a_retry_brings_anew_for_the_message_asked_again(clock: FakeClock)
     assert (one.asked[-1].user_text, one.asked[-1].is_retry) == ("second", True)
     assert one.listed[-1] == ["hello", "re: hello"]
     assert (one.told[-1][0].user_text, one.told[-1][0].is_retry) == ("second", True)
+    told = [facts.turn_id for facts, *_ in one.told]
+    assert [facts.turn_id for facts in one.asked] == told
+    assert len(set(told)) == 3
 
 
 async def test_a_resumed_turn_has_it_already(clock: FakeClock) -> None:

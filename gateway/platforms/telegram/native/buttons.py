@@ -10,7 +10,7 @@ from agent.mail import Button
 from agent.messages import clean_text, is_blank
 from gateway.intake.commands import parse_command
 from gateway.platforms.contract import InboundMessage
-from gateway.platforms.telegram.people import person_of
+from gateway.platforms.telegram.people import person_of, title_of
 from gateway.platforms.telegram.values import date, identifier, thread
 
 MAX_DATA_BYTES: Final = 64
@@ -97,6 +97,7 @@ def pressed(
         message_id=f"{PRESS}{query_id}",
         sender_id=identifier(person["id"]),
         sender_name=clean_text(person_of(person)),
+        chat_name=None if direct else title_of(chat),
         text=text if ours else "",
         sent_at=date(below["date"]),
         thread_id=thread(below, direct=direct),

@@ -40,6 +40,11 @@ def said(text: str, **changes: Any) -> str:
     return message.text
 
 
+def test_what_a_channel_is_called() -> None:
+    names = [convert(replace(BASE, channel_name=name), BOT) for name in ("general", " ", "")]
+    assert [message and message.chat_name for message in names] == ["general", None, None]
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -49,6 +49,21 @@ def read(raw: dict[str, Any]) -> InboundMessage:
     return news.message
 
 
+@pytest.mark.parametrize(
+    ("chat", "name"),
+    [
+        ({"title": " Crew of the Wren\ud800 "}, "Crew of the Wren\ufffd"),
+        ({"title": "x" * 500}, "x" * 200),
+        ({"title": ""}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_group_is_called(chat: dict[str, str], name: str | None) -> None:
+    raw = update("supergroup", text="hello")
+    raw["message"]["chat"].update(chat)
+    assert read(raw).chat_name == name
+
+
 def test_a_private_message() -> None:
     message = read(update("private", text=" hi there "))
     assert message == InboundMessage(

@@ -21,6 +21,7 @@ from gateway.plugins.report import in_words, row
 from gateway.plugins.whereabouts import Places
 from gateway.session_context import get_session_env
 from tests.fakes.clock import FakeClock
+from tests.fakes.recording_provider import Recording
 
 FACTS = TurnFacts(
     turn_id="turn_1",
@@ -228,6 +229,22 @@ def test_hooks_that_have_no_moment_here_are_listed() -> None:
     about = row(one)
     assert about["never_called"] == ["subagent_stop", "nonsense"]
     assert "never called here: subagent_stop, nonsense" in in_words(about)
+
+
+def test_methods_that_have_no_moment_here_are_listed() -> None:
+    """A plugin's author is told, instead of wondering why nothing ever comes."""
+
+    class Provider(Recording):
+        def on_delegation(self, task: str, result: str, **_: Any) -> None:
+            raise AssertionError
+
+    one = record("plug", {})
+    assert one.collected is not None
+    one.collected.memory_provider = Recording()
+    assert row(one)["methods_never_called"] == []
+    one.collected.memory_provider = Provider()
+    assert row(one)["methods_never_called"] == ["on_delegation"]
+    assert "methods never called here: on_delegation" in in_words(row(one))
 
 
 async def test_names_are_resolved_and_others_answered_beside_ten_that_hang() -> None:
