@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import codecs
-import contextlib
-import json
-import logging
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agent.media.kinds import LOOKED_AT_BYTES, looks_like_text, utf_16_without_mark
+from agent.media.reader_process import asked
 
 PDF_DEADLINE_SECONDS = 30.0
-MAX_PDF_ANSWER_BYTES = 4 * 1024 * 1024
 _MARKS = (  # the longer ones first: one begins like another
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -23,12 +16,6 @@ _MARKS = (  # the longer ones first: one begins like another
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-
-log = logging.getLogger(__name__)
-
-
-class DocumentUnreadable(Exception):
-    """No text can be had; the text says why, in words for a model."""
 
 
 def decoded(data: bytes) -> str | None:
@@ -72,49 +59,16 @@ async def pdf_text(
 ) -> PdfText:
     """The text of a PDF from a page on (the first is 1), and from a character of that page on.
 
-    Read in a process of its own, without our environment, bounded in memory and time, and killed
-    when it takes too long: a document may be made to keep its reader busy for ever.
+    Read in a process of its own, without our environment, bounded in memory and time: a document
+    may be made to keep its reader busy for ever.
 
     Raises:
         DocumentUnreadable: damaged, locked with a password, no such page, too slow.
     """
-    question = json.dumps({"page": page, "offset": offset, "max_chars": max_chars})
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", "agent.media.pdf_reader", question),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={},
-        )
-    except OSError as exc:
-        log.warning("No process to read a PDF", exc_info=True)
-        raise DocumentUnreadable("documents can not be read right now") from exc
-    try:
-        async with asyncio.timeout(deadline_seconds):
-            out, _ = await process.communicate(data)
-    except TimeoutError:
-        raise DocumentUnreadable("it takes too long to read") from None
-    finally:
-        if process.returncode is None:  # also when the turn was stopped
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return _pdf_text(_answer(out))
-
-
-def _answer(out: bytes) -> Mapping[str, Any]:
-    """What the process said; it may have died, of what the document did to it."""
-    try:
-        found = json.loads(out) if len(out) <= MAX_PDF_ANSWER_BYTES else None
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise DocumentUnreadable("it is damaged, or too much to unpack")
-    return found
-
-
-def _pdf_text(found: Mapping[str, Any]) -> PdfText:
-    if "error" in found:
-        raise DocumentUnreadable(str(found["error"]))
+    found = await asked(
+        "agent.media.pdf_reader",
+        {"page": page, "offset": offset, "max_chars": max_chars},
+        data,
+        deadline_seconds=deadline_seconds,
+    )
     return PdfText(found["text"], found["pages"], found["next_page"], found["next_offset"])

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import logging
 import sys
-from pathlib import Path
 from typing import Any
+
+from agent.media import process_bounds
 
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
 MAX_CPU_SECONDS = 25
@@ -20,17 +20,8 @@ MAX_PAGES_AT_ONCE = 50
 
 
 def bound_this_process() -> None:
-    """What a document may take; where the system has no such limits, only the parent's deadline.
-
-    Where memory runs out all the same, this process is the one to go, and not the daemon.
-    """
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource  # noqa: PLC0415 - not on every system
-
-        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    """What a PDF may take."""
+    process_bounds.bound_this_process(memory_bytes=MAX_MEMORY_BYTES, cpu_seconds=MAX_CPU_SECONDS)
 
 
 def read_pages(data: bytes, page: int, offset: int, max_chars: int) -> dict[str, Any]:

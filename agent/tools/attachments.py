@@ -11,9 +11,10 @@ from typing import Any
 from agent.attachments import NAME, Attachments, StoredFile, picture_part
 from agent.daemon_threads import DaemonThreads
 from agent.errors import StoreUnavailable, ToolError
-from agent.media.documents import DocumentUnreadable, decoded, pdf_text
+from agent.media.documents import decoded, pdf_text
 from agent.media.kinds import CONVERTED_TYPES, PDF, SHOWN_TYPES
 from agent.media.pictures import PictureMaker, PictureUnfit
+from agent.media.reader_process import DocumentUnreadable
 from agent.messages import ToolSchema, clean_text
 from agent.model_metadata import estimate_tokens_rough
 from agent.ports import ToolContext, ToolResult

@@ -18,11 +18,17 @@ def text_page(what: str, text: str, offset: int, limit: int, room: int) -> str:
         return f"{what} is empty."
     if offset >= len(text):
         raise ToolError(f"it has {len(text)} characters; offset {offset} is behind its end")
+    end = page_end(text, offset, limit, room)
+    page = text[offset:end]
+    head = f"{what}, characters {offset} to {end} of {len(text)}"
+    more = f"\n[goes on: offset {end}]" if end < len(text) else ""
+    return f"{head}\n{page}{more}"
+
+
+def page_end(text: str, offset: int, limit: int, room: int) -> int:
+    """Where the page ends that begins there: at most ``limit`` characters and ``room`` tokens."""
     page = text[offset : offset + min(limit, room * 4)]
     tokens = estimate_tokens_rough(page)
     if tokens > room:
         page = page[: max(1, len(page) * room // tokens)]
-    end = offset + len(page)
-    head = f"{what}, characters {offset} to {end} of {len(text)}"
-    more = f"\n[goes on: offset {end}]" if end < len(text) else ""
-    return f"{head}\n{page}{more}"
+    return offset + len(page)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.media.documents import DocumentUnreadable, PdfText, decoded, pdf_text
+from agent.media.documents import PdfText, decoded, pdf_text
 from agent.media.kinds import BINARY, PDF, PLAIN_TEXT, SHOWN_TYPES, media_type_of, picture_size
 from agent.media.pdf_reader import MAX_MEMORY_BYTES
 from agent.media.pictures import (
@@ -22,6 +22,7 @@ from agent.media.pictures import (
     PictureUnfit,
     fit_picture,
 )
+from agent.media.reader_process import DocumentUnreadable
 from tests.fakes.files import HTML, locked_pdf, pdf, photo, png, png_of
 
 # --- kinds
