@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from typing import Any
 
 import pytest
 
 from tests.acceptance.harness import TelegramChat, World, answered, eventually, run_command, settled
 from tests.fakes.plugins import write_plugin
+from tests.fakes.ports import free_port
 from tests.fakes.store_invariants import check_invariants
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -122,9 +122,7 @@ class Caller:
 
 
 async def test_a_platform_of_a_plugin(world: World) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     write_plugin(world.home / "plugins", "post", POST)
     entry = {"settings": {"port": port}, "allow_from": ["7"]}
     world.configure(plugins={"enabled": ["post"], "entries": {"post": entry}})

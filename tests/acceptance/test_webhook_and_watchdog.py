@@ -9,15 +9,9 @@ import pytest
 
 from gateway.cli.exits import BAD_CONFIG
 from tests.acceptance.harness import TelegramChat, World, answered, eventually, settled
+from tests.fakes.ports import free_port
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 async def test_by_webhook_over_kills_and_back_to_polling(world: World) -> None:

@@ -17,6 +17,7 @@ import anthropic
 import pytest
 
 from tests.fakes.anthropic_server import Answer, AnthropicServer, tool_use
+from tests.fakes.ports import free_port
 
 # Both servers know this one; llmock itself does not look at the name.
 MODEL = "claude-sonnet-5-5"
@@ -37,12 +38,6 @@ Json = dict[str, Any]
 # request rules (it accepts broken conversations), count_tokens, single models, request ids.
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -55,7 +50,7 @@ def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def llmock_url() -> Iterator[str]:
-    port = _free_port()
+    port = free_port()
     command = ["serve", "--port", str(port), "--context-window", str(WINDOW)]
     process = subprocess.Popen(
         [sys.executable, "-m", "llmock.cli", *command, "--response-style", "echo"],

@@ -22,16 +22,10 @@ from gateway.platforms.telegram.convert import ALLOWED_UPDATES
 from gateway.platforms.telegram.webhook import WebhookSettings, hook_name
 from gateway.platforms.telegram.webhook_door import SECRET_HEADER, DoorSettings
 from tests.fakes.intake import RecordingIntake, Reports
+from tests.fakes.ports import free_port
 from tests.fakes.telegram_server import TOKEN, USER, Fault, TelegramServer
 
 SECRET = "the-secret_of-this-test"
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def said(number: int, text: str = "", chat: int = USER) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import socket
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.acceptance.harness import (
     eventually,
 )
 from tests.acceptance.places import DiscordPlace, Place, TelegramPlace
+from tests.fakes.ports import free_port
 from tests.torture.facts import Fact, Telling
 from tests.torture.happenings import HAPPENINGS, Stage, decide, plain
 from tests.torture.judge import Judge
@@ -199,10 +199,3 @@ class Killing:
             f" {dict(Counter(fact.happening for fact in facts))}, fates {dict(judge.fates)},"
             f" {judge.repeats} marked repeats, chains {chains}"
         )
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
