@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,11 @@ def configure(world: World, pids: Path, **more: Any) -> None:
     demo = {
         "command": [sys.executable, "-m", "tests.fakes.mcp_server"],
         "cwd": str(ROOT),
-        "env": {"DEMO_TOKEN": "token-in-the-file", "DEMO_PID_FILE": str(pids)},
+        "env": {
+            "DEMO_TOKEN": "token-in-the-file",
+            "DEMO_PID_FILE": str(pids),
+            "DEMO_SLOW_FILE": str(pids.with_name("slow")),
+        },
     }
     torn = {
         "command": "sh",
@@ -115,7 +118,7 @@ async def test_tools_of_servers_from_start_to_end(world: World, tmp_path: Path) 
     assert runs(second)
     code, seconds = await again.terminate()
     assert code == 0
-    assert seconds < 10
+    assert seconds < 20
     assert not runs(second)
 
 
@@ -137,7 +140,8 @@ async def test_a_stop_reaches_the_server_and_a_new_list_the_next_message(
         "the call",
         alive=daemon,
     )
-    await asyncio.sleep(0.5)  # stored, then called
+    # Stored, then called.
+    await eventually((tmp_path / "slow").exists, 20.0, "the call at the server", alive=daemon)
     chat.say("/stop")
     await eventually(
         lambda: any("topped" in text for text in chat.shown()), 5.0, "the stop", seen=chat.shown

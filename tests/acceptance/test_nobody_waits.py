@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.acceptance.harness import Daemon, TelegramChat, World, answered, eventually, settled
-from tests.fakes.anthropic_server import Answer, Match, MessageRequest, summary_text
+from tests.fakes.anthropic_server import Answer, Fault, Match, MessageRequest, summary_text
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -80,6 +80,7 @@ def sound(world: World, said: int) -> None:
 
 
 async def test_prepared(world: World) -> None:
+    world.anthropic.when(Match(summary=True), Fault("hang"))
     road = await journey(world)
     while not road.summaries:  # the level is reached, and a turn has ended
         assert road.said < 20
@@ -88,6 +89,7 @@ async def test_prepared(world: World) -> None:
     # Nothing waits for the summary that is being written.
     await road.say()
     assert not road.lines("compression prepared")
+    world.anthropic.release()
     await road.until("compression prepared")
     await road.say_until("compression swapped in")
     assert road.summaries == 1

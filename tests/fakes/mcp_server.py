@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Image, MCPServer
@@ -21,6 +22,10 @@ def demo() -> MCPServer:
     """A server with one tool of each kind."""
     app = MCPServer("demo", version="1")
     stopped: list[str] = []
+
+    def note_that_it_came() -> None:
+        if note := os.environ.get("DEMO_SLOW_FILE"):
+            Path(note).touch()
 
     @app.tool(annotations=READS)
     def add(a: int, b: int) -> int:
@@ -41,6 +46,7 @@ def demo() -> MCPServer:
     @app.tool(annotations=READS)
     async def slow(seconds: float) -> str:
         """Takes its time."""
+        note_that_it_came()
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
