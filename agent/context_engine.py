@@ -264,6 +264,19 @@ class ContextEngine(ABC):
         """
         return None
 
+    def on_forget_sessions(self, session_ids: Sequence[str], **kwargs: Any) -> bool | None:
+        """Conversations were deleted as nothing was said in them for long: erase what is kept.
+
+        Called as `on_forget_person` is, and answered as that. Nobody comes back to these sessions.
+        A place in which one of them was may have newer conversations, which stay.
+
+        Args:
+            session_ids: All sessions of some conversations, and of all that hang together with
+                them by forks.
+            kwargs: ``hermes_home``.
+        """
+        return None
+
     def update_model(
         self,
         model: str,

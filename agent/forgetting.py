@@ -139,6 +139,15 @@ class Cleared:
     """There are more to go."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClearedConversation:
+    """One that retention took away, and of which plugins are still to be told."""
+
+    id: str
+    session_ids: tuple[str, ...]
+    """All it had, in order of their ids."""
+
+
 class Forgetting(Protocol):
     """The one exception to "nothing is deleted". Same guarantees as `SessionStore`."""
 
@@ -195,8 +204,17 @@ class Forgetting(Protocol):
         command came from where it is the one at hand. Its key leads to none then. Rows of the inbox
         that are younger than a week stay, without their words: they tell repeats. The ledger keeps
         its numbers. The newest message of all stays with its conversation. With the last step, mail
-        of that age that belongs to no conversation goes too.
+        of that age that belongs to no conversation goes too. What is gone is noted, in the same
+        transaction, for those who keep something of it beside the store (`cleared`).
         """
+        ...
+
+    async def cleared(self, *, limit: int = 100) -> Sequence[ClearedConversation]:
+        """What `clear_silent` took away and nobody has struck out since, in order of ids."""
+        ...
+
+    async def strike_cleared(self, conversation_ids: Sequence[str]) -> None:
+        """Plugins were told of these, or there are none."""
         ...
 
     async def clear_files(self, before: float) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.errors import StaleTurn, StoreError
-from agent.forgetting import Cleared, ForgetRequest, Holdings
+from agent.forgetting import Cleared, ClearedConversation, ForgetRequest, Holdings
 from agent.jobs.nouns import (
     Action,
     Fired,
@@ -525,6 +525,12 @@ class MemoryStore:
 
     async def clear_silent(self, before: float, *, conversations: int = 20) -> Cleared:
         return self._forgetting.clear_silent(before, conversations)
+
+    async def cleared(self, *, limit: int = 100) -> Sequence[ClearedConversation]:
+        return self._forgetting.cleared(limit)
+
+    async def strike_cleared(self, conversation_ids: Sequence[str]) -> None:
+        self._forgetting.strike_cleared(conversation_ids)
 
     async def clear_files(self, before: float) -> tuple[str, ...]:
         return ()

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from agent.brought import anew, split
-from agent.forgetting import Cleared, ForgetRequest, Holdings, tombstone_of
+from agent.forgetting import (
+    Cleared,
+    ClearedConversation,
+    ForgetRequest,
+    Holdings,
+    tombstone_of,
+)
 from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.messages import Draft, Keep, Row, wire_message, without_thinking
 from agent.sessions import CompressionState, Conversation
@@ -40,6 +46,7 @@ class MemoryForgetting:
         self._jobs = jobs
         self._now = now
         self._marks: dict[str, ForgetRequest] = {}
+        self._cleared: dict[str, ClearedConversation] = {}
 
     # the wish
 
@@ -257,10 +264,19 @@ class MemoryForgetting:
         chosen, more = to_clear(heard, list(self._forks()), before, limit)
         rows = [row for one in chosen for row in self._rows(one)]
         for one in chosen:
+            ids = tuple(sorted(s.session.id for s in self._tables.segments_of(one)))
+            self._cleared[one] = ClearedConversation(one, ids)
             self._delete(one)
         if not more:
             self._mail.clear_old(before, self._now())
         return Cleared(len(chosen), len(rows), sum(map(_text_bytes, rows)), more)
+
+    def cleared(self, limit: int) -> list[ClearedConversation]:
+        return [self._cleared[one] for one in sorted(self._cleared)[:limit]]
+
+    def strike_cleared(self, conversation_ids: Sequence[str]) -> None:
+        for one in conversation_ids:
+            self._cleared.pop(one, None)
 
     def _heard(self, conversation: Conversation) -> Heard:
         tip = self._tables.tip_of(conversation.id)

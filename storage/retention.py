@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 
 from agent.attachments import NAME
-from agent.forgetting import Cleared
+from agent.forgetting import Cleared, ClearedConversation
 from storage import forgetting_rest as rest
 from storage.codec import ROW_COLUMNS, decode_row
 from storage.database import UNINDEX_TEXT, Transaction, is_index_damage
@@ -68,6 +68,12 @@ _OLD_MAIL = (
     "DELETE FROM inbox WHERE received_at < :before AND state IN ('answered', 'quarantined')"
     " AND turn_id IS NULL AND id NOT IN (SELECT inbox_id FROM restarts_awaited)"
     " AND id < (SELECT max(id) FROM inbox)",
+)
+_NOTED = "cleared:"
+"""In front of a conversation, among the facts."""
+_FIND_SESSIONS = (
+    "SELECT conversation_id, id FROM sessions"
+    f" WHERE conversation_id IN {_CONVERSATIONS} ORDER BY id"
 )
 _SIZE = (
     "SELECT count(*), coalesce(sum(length(CAST(coalesce(content, '') || coalesce(wire_content, '')"
@@ -133,6 +139,8 @@ def _clear(db: sqlite3.Connection, before: float, limit: int, now: float) -> Cle
         messages, text_bytes = db.execute(_SIZE, values).fetchone()
         _unindex(db, values)
         faultpoint("clear_silent.unindexed")
+        _note(db, values)
+        faultpoint("clear_silent.noted")
         _run(db, _GOES, values)
     if not more:
         _run(db, _OLD_MAIL, {"before": min(before, now - DEDUPE_SECONDS)})
@@ -161,6 +169,36 @@ def _unindex(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
         if not is_index_damage(exc):
             raise
         db.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('index_damaged', '1')")
+
+
+# --- plugins --------------------------------------------------------------------------------------
+
+
+def _note(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
+    sessions: dict[str, list[str]] = {}
+    for conversation_id, session_id in db.execute(_FIND_SESSIONS, values):
+        sessions.setdefault(conversation_id, []).append(session_id)
+    db.executemany(
+        "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)",
+        [(_NOTED + one, json.dumps(ids)) for one, ids in sessions.items()],
+    )
+
+
+def cleared(db: Reader, limit: int) -> list[ClearedConversation]:
+    """`agent.forgetting.Forgetting.cleared`."""
+    query = "SELECT name, value FROM facts WHERE name GLOB ? ORDER BY name LIMIT ?"
+    return [
+        ClearedConversation(name.removeprefix(_NOTED), tuple(json.loads(value)))
+        for name, value in db.execute(query, (f"{_NOTED}*", limit))
+    ]
+
+
+def strike_cleared(tx: Transaction, conversation_ids: Sequence[str]) -> None:
+    """`agent.forgetting.Forgetting.strike_cleared`."""
+    tx.executemany(
+        "DELETE FROM facts WHERE name = ?", [(_NOTED + one,) for one in conversation_ids]
+    )
+    faultpoint("strike_cleared.struck")
 
 
 # --- files ----------------------------------------------------------------------------------------

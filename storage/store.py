@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agent.attachments import StoredFile
 from agent.exchange.records import Portable, TakenIn
-from agent.forgetting import Cleared, ForgetRequest, Holdings
+from agent.forgetting import Cleared, ClearedConversation, ForgetRequest, Holdings
 from agent.jobs.nouns import (
     Action,
     Fired,
@@ -550,6 +550,12 @@ class SqlStore(SqlArchive):
     async def clear_silent(self, before: float, *, conversations: int = 20) -> Cleared:
         now = self._writing.now()
         return await self._writing.outside(retention.clear_silent, before, conversations, now)
+
+    async def cleared(self, *, limit: int = 100) -> Sequence[ClearedConversation]:
+        return await self._quick.read(retention.cleared, limit)
+
+    async def strike_cleared(self, conversation_ids: Sequence[str]) -> None:
+        await self._writing.write(retention.strike_cleared, tuple(conversation_ids))
 
     async def clear_files(self, before: float) -> tuple[str, ...]:
         named, upto = await self._reading.read(retention.named_files)

@@ -63,6 +63,10 @@ def _state(said: Said, status: Mapping[str, Any]) -> None:
     else:
         why = "; ".join(map(str, status.get("reasons") or ["it still starts"]))
         said.warning(f"it runs, and is not ready: {why}", "wait a minute; then see its log")
+    if remarks := str(status.get("details", {}).get("remarks", "")):
+        said.note(
+            f"it says of itself: {remarks}", "each names its key of the configuration, or why"
+        )
     version = str(status.get("version", ""))
     if version != __version__:
         said.warning(

@@ -21,6 +21,8 @@ from agent.mail import Address, OutboxDraft, OutboxItem
 from agent.ports import Clock
 from gateway.backups.shelf import Backup
 from gateway.forgetting import words
+from gateway.forgetting.leavings import Leavings
+from gateway.forgetting.retention import tell_plugins
 from gateway.intake.keys import is_personal
 from gateway.tasks import TaskOwner
 
@@ -47,37 +49,6 @@ class Stopping(Protocol):
         ...
 
 
-class Files(Protocol):
-    """The folder of kept files."""
-
-    async def remove(self, names: Sequence[str]) -> int:
-        """Delete those of these that nobody has; how many that were."""
-        ...
-
-
-class Others(Protocol):
-    """Plugins that keep what people said, in files of their own or elsewhere."""
-
-    def can(self) -> Sequence[str]:
-        """Those that are able to erase one person, by name."""
-        ...
-
-    async def forget(
-        self,
-        owner: str,
-        *,
-        keys: Sequence[str],
-        conversations: Sequence[str],
-        sessions: Sequence[str],
-    ) -> Sequence[PluginAnswer]:
-        """Have all erased; what each of those that work says to it. May be done again.
-
-        ``keys`` lead to places that are this person's alone; the conversations, and their sessions,
-        are all in which they had a part. Instances that are at work there are ended before.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """What came of it."""
@@ -88,21 +59,6 @@ class Forgotten:
 
 class _NotYet(Exception):
     """A plugin that is able to could not now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leavings:
-    """What there is of people beside the store."""
-
-    backups: Callable[[], Sequence[Backup]]
-    plugin_files: Callable[[], Sequence[str]]
-    """What plugins keep, by name."""
-    files: Files | None = None
-    clear_workspace: Callable[[str], Awaitable[None]] | None = None
-    """Of a place (`agent.ports.ToolContext.place`)."""
-    plugins: Others | None = None
-    rewrite: Callable[[], Awaitable[bool]] | None = None
-    """Writes the database anew and empties its log; None: there is no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +168,7 @@ class ForgettingDesk:
             except (StoreError, OSError) as exc:  # no reason not to serve everybody else
                 log.warning("forgetting waits", extra={"error": repr(exc)})
             self._tasks.spawn(self._patiently(request), name="forgetting")
+        self._tasks.spawn(self._go_on_clearing(), name="retention in plugins")
         return len(requests)
 
     async def idle(self, seconds: float) -> bool:
@@ -222,7 +179,19 @@ class ForgettingDesk:
         """What is not done is done after the next start."""
         await self._tasks.cancel(1.0)
 
+    @property
+    def leavings(self) -> Leavings:
+        """What there is of people beside the store, for whoever else takes it away."""
+        return self._leavings
+
     # step by step
+
+    async def _go_on_clearing(self) -> None:
+        """What retention has taken away in the last run, and plugins were not told of."""
+        try:
+            await tell_plugins(self._store, self._leavings.plugins)
+        except StoreError as exc:
+            log.warning("retention in plugins waits", extra={"error": repr(exc)})
 
     async def _patiently(self, request: ForgetRequest) -> None:
         for tries in range(1, MOST_TRIES + 1):

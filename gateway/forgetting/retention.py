@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from agent.forgetting import Cleared, Forgetting
+from agent.forgetting import Answer, Cleared, Forgetting, PluginAnswer
 from agent.jobs.nouns import Schedule
 from agent.ports import Clock
 from gateway.config.models import Config
-from gateway.forgetting.desk import Files
+from gateway.forgetting.leavings import Leavings, Others
 from gateway.jobs.house import HouseJob, HouseMaker
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,14 @@ AT = "40 3 * * *"
 """By the clock on the wall: in front of what writes the file anew."""
 AT_ONCE = 5
 """Conversations in one transaction."""
+TOLD_AT_ONCE = 500
+"""Conversations that plugins are told of in one call."""
 PAUSE_SECONDS = 0.05
 """Between two of them, for everybody else."""
 DAY_SECONDS = 86_400.0
 
 
-def retention(store: Forgetting, clock: Clock, files: Files | None = None) -> HouseMaker:
+def retention(store: Forgetting, clock: Clock, leavings: Leavings) -> HouseMaker:
     """Once a night, if anything is not kept for ever."""
 
     def make(config: Config, zone: str) -> HouseJob | None:
@@ -32,14 +35,14 @@ def retention(store: Forgetting, clock: Clock, files: Files | None = None) -> Ho
             return None
 
         async def run() -> str:
-            return await clear(store, clock, clock.now() - days * DAY_SECONDS, files)
+            return await clear(store, clock, clock.now() - days * DAY_SECONDS, leavings)
 
         return HouseJob(NAME, Schedule("cron", AT, zone), run)
 
     return make
 
 
-async def clear(store: Forgetting, clock: Clock, before: float, files: Files | None = None) -> str:
+async def clear(store: Forgetting, clock: Clock, before: float, leavings: Leavings) -> str:
     """Delete what has been silent since before this time; what that was, in numbers."""
     total = Cleared()
     while True:
@@ -52,7 +55,9 @@ async def clear(store: Forgetting, clock: Clock, before: float, files: Files | N
         if not step.more:
             break
         await clock.sleep(PAUSE_SECONDS)
+    answers = await tell_plugins(store, leavings.plugins)
     names = await store.clear_files(before)
+    files = leavings.files
     removed = await files.remove(names) if files is not None and names else 0
     log.info(
         "retention",
@@ -61,9 +66,47 @@ async def clear(store: Forgetting, clock: Clock, before: float, files: Files | N
             "messages": total.messages,
             "text_bytes": total.text_bytes,
             "files": removed,
+            "plugins": {each.name: str(each.answer) for each in answers},
         },
     )
     return (
         f"{total.conversations} conversations, {total.messages} messages"
-        f" ({total.text_bytes} bytes of text), {removed} files"
+        f" ({total.text_bytes} bytes of text), {removed} files{_said(answers)}"
     )
+
+
+async def tell_plugins(store: Forgetting, plugins: Others | None) -> Sequence[PluginAnswer]:
+    """Have plugins erase what retention has taken away; what each said, the worst of it.
+
+    What is told is struck out once none has failed: after a crash, or a failure, they are told
+    again, at the next start or in the next night.
+    """
+    worst: dict[str, Answer] = {}
+    while gone := await store.cleared(limit=TOLD_AT_ONCE):
+        answers = await plugins.forget_sessions(gone) if plugins is not None else ()
+        for each in answers:
+            before = worst.get(each.name, each.answer)
+            worst[each.name] = max(before, each.answer, key=_GRAVITY.index)
+        if any(each.answer is Answer.FAILED for each in answers):
+            break
+        await store.strike_cleared([one.id for one in gone])
+    for name, answer in worst.items():
+        if answer is not Answer.ERASED:
+            log.warning(_WARNINGS[answer], extra={"plugin": name})
+    return [PluginAnswer(name, answer) for name, answer in worst.items()]
+
+
+_GRAVITY = (Answer.ERASED, Answer.KEEPS, Answer.FAILED)
+_WARNINGS = {
+    Answer.KEEPS: "a plugin keeps what retention has deleted: it has no way to erase it",
+    Answer.FAILED: "a plugin did not erase what retention has deleted: it is asked again",
+}
+
+
+def _said(answers: Sequence[PluginAnswer]) -> str:
+    words = {
+        Answer.ERASED: "has erased what it kept of them",
+        Answer.KEEPS: "can not erase what it keeps of them",
+        Answer.FAILED: "could not erase what it keeps of them now, and is asked again",
+    }
+    return "".join(f"; {each.name} {words[each.answer]}" for each in answers)

@@ -31,6 +31,10 @@ class PluginFacts(Protocol):
         """A line for each that should run and does not."""
         ...
 
+    def keep_what_is_old(self) -> list[str]:
+        """Those that keep what retention deletes, by name."""
+        ...
+
     def summary(self) -> str:
         """In one line."""
         ...
@@ -135,7 +139,7 @@ class SelfReport:
         lines = start_warnings(self._triggers(), self._prefix_tokens())
         lines += self._plugins.troubles() if self._plugins is not None else []
         lines += self._tool_servers.troubles() if self._tool_servers is not None else []
-        lines += self._native_remarks()
+        lines += self._native_remarks() + self._retention_remarks()
         return [*lines, *self._budget_remarks(), *unavailable(self._config())]
 
     def _native_remarks(self) -> list[str]:
@@ -145,6 +149,16 @@ class SelfReport:
         if needed not in self._missing_native():
             return []
         return [f"compression.native is {wanted}, but the model's endpoint has no {needed}: {_OWN}"]
+
+    def _retention_remarks(self) -> list[str]:
+        """Deletion by age that leaves something behind says so."""
+        if self._config().sessions.retention_days is None or self._plugins is None:
+            return []
+        return [
+            f"sessions.retention_days does not reach {name}: it has no way to erase old "
+            "conversations, so it keeps what it has of them (docs/forgetting.md)"
+            for name in self._plugins.keep_what_is_old()
+        ]
 
     def _budget_remarks(self) -> list[str]:
         """A budget that can not see what it should limit says so."""

@@ -1,4 +1,4 @@
-"""Owns how plugins are asked to erase a person: the running ones put aside, a fresh one asked."""
+"""Owns how plugins are asked to erase something: the running ones put aside, a fresh one asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from agent.errors import EngineError
-from agent.forgetting import Answer, PluginAnswer
+from agent.forgetting import Answer, ClearedConversation, PluginAnswer
 from agent.keywords import accepted
 from gateway.plugins.engines import EngineSource
 from gateway.plugins.providers import ProviderSource
@@ -16,12 +16,14 @@ log = logging.getLogger(__name__)
 
 FORGET_SECONDS = 60.0
 """What writes a file anew takes its time."""
+FORGET_PERSON, FORGET_SESSIONS = "on_forget_person", "on_forget_sessions"
+"""Methods of both contracts, which may be left out."""
 PutAside = Callable[[Sequence[str], Sequence[str]], Awaitable[None]]
 """Of these conversations, and of whichever these keys lead to."""
 
 
 class PluginForgetting:
-    """`gateway.forgetting.desk.Others`: the configured context engine and memory provider."""
+    """`gateway.forgetting.leavings.Others`: the configured context engine and memory provider."""
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class PluginForgetting:
 
     def can(self) -> list[str]:
         """Those that are able to, by name."""
-        return [source.name for source in self._sources if source.forgets]
+        return [source.name for source in self._sources if source.has(FORGET_PERSON)]
 
     async def forget(
         self,
@@ -56,25 +58,43 @@ class PluginForgetting:
             keywords = {"conversation_ids": list(keys), "session_ids": list(sessions)}
             return call(owner, **accepted(call, {**keywords, "hermes_home": self._hermes_home}))
 
+        return await self._asked(ask, FORGET_PERSON, "erase a person")
+
+    async def forget_sessions(
+        self, conversations: Sequence[ClearedConversation]
+    ) -> list[PluginAnswer]:
+        """The same for conversations that retention has deleted. Never raises."""
+        if self._put_aside is not None:
+            await self._put_aside([one.id for one in conversations], ())
+        sessions = [each for one in conversations for each in one.session_ids]
+
+        def ask(instance: Any) -> object:
+            call = instance.on_forget_sessions
+            return call(sessions, **accepted(call, {"hermes_home": self._hermes_home}))
+
+        return await self._asked(ask, FORGET_SESSIONS, "erase old conversations")
+
+    async def _asked(
+        self, ask: Callable[[Any], object], method: str, what: str
+    ) -> list[PluginAnswer]:
         answers = []
         for source in self._sources:
             if not source.works:
                 continue
-            answer = await self._answer(source, ask) if source.forgets else Answer.KEEPS
+            able = source.has(method)
+            answer = await self._answer(source, ask, what) if able else Answer.KEEPS
             answers.append(PluginAnswer(source.name, answer))
         return answers
 
     @staticmethod
     async def _answer(
-        source: EngineSource | ProviderSource, ask: Callable[[Any], object]
+        source: EngineSource | ProviderSource, ask: Callable[[Any], object], what: str
     ) -> Answer:
         try:
-            said = await source.ask_aside(ask, "erase a person", FORGET_SECONDS)
+            said = await source.ask_aside(ask, what, FORGET_SECONDS)
         except EngineError as exc:
-            log.warning(
-                "a plugin did not erase a person",
-                extra={"plugin": source.name, "reason": str(exc)},
-            )
+            told = {"plugin": source.name, "what": what, "reason": str(exc)}
+            log.warning("a plugin did not erase what it keeps", extra=told)
             return Answer.FAILED
         if said is None:
             return Answer.KEEPS

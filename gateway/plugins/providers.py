@@ -107,13 +107,10 @@ class ProviderSource:
             self._say(str(exc), f"memory.provider {self.name} does not work in every conversation")
             return None
 
-    @property
-    def forgets(self) -> bool:
-        """Can it erase one person? Runs none of its code."""
+    def has(self, method: str) -> bool:
+        """Has it this one of the methods that may be left out? Runs none of its code."""
         given = self._record.collected if self._record is not None else None
-        return given is not None and overrides(
-            given.memory_provider, MemoryProvider, "on_forget_person"
-        )
+        return given is not None and overrides(given.memory_provider, MemoryProvider, method)
 
     async def ask_aside(self, ask: Callable[[MemoryProvider], T], what: str, seconds: float) -> T:
         """Ask an instance that is made for it and dropped again; it serves no conversation.

@@ -127,7 +127,7 @@ async def build_daemon(
             attachments=files,
             tidy_files=files.sweep,
             take_in=partial(take_in, opened, files),
-            house_makers=[retention(store, clock, files), *night.makers()],
+            house_makers=night.makers(),
             night=night,
             erasing=partial(build_desk, leavings_of(around.home, opened, files), loader.forget),
             census=opened.census,
@@ -213,7 +213,9 @@ def assemble(
         on_running=outward.delivery.nudge,
         without_signs={CONSOLE},
     )
-    jobs = build_jobs(ground, answering, inward, outward, serving, resets, house_makers)
+    clearing = retention(store, clock, inward.forgetting.leavings)
+    makers = [clearing, *house_makers]
+    jobs = build_jobs(ground, answering, inward, outward, serving, resets, makers)
     feed_metrics(books.metrics, inward, outward, background, supervisor)
     overview = build_overview(ground, books, inward, supervisor, census)
     report.watch(supervisor)

@@ -18,7 +18,8 @@ from gateway.backups.shelf import kept
 from gateway.config.environment import Home, local_zone
 from gateway.config.models import Config
 from gateway.delivery.outbox import Delivery
-from gateway.forgetting.desk import Cache, ForgettingDesk, Leavings, Others
+from gateway.forgetting.desk import Cache, ForgettingDesk
+from gateway.forgetting.leavings import Leavings, Others
 from gateway.forgetting.office import ForgettingOffice
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.resting import Rest

@@ -25,6 +25,7 @@ from gateway.plugins.compat import lend_names
 from gateway.plugins.discovery import Found, in_folders
 from gateway.plugins.engines import EngineSource
 from gateway.plugins.facade import Facade
+from gateway.plugins.forgetting import FORGET_SESSIONS
 from gateway.plugins.importing import BUNDLED
 from gateway.plugins.loading import PluginLoader
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
@@ -69,6 +70,11 @@ class Plugins:
             *self.gifts.troubles(),
             *self.remarks,
         ]
+
+    def keep_what_is_old(self) -> list[str]:
+        """Engine and provider that work and can not erase what retention deletes, by name."""
+        sources = (self.engines, self.providers)
+        return [one.name for one in sources if one.works and not one.has(FORGET_SESSIONS)]
 
     def engine(self) -> str:
         """Which context engine works, in words; "": the built-in one, as configured."""

@@ -205,6 +205,16 @@ class EngineSuite:
             said = _elsewhere(lambda: _call(engine.on_forget_person, "telegram:7", **offered))
             assert said in (True, False, None)
 
+    def test_it_says_whether_it_can_forget_old_conversations(self) -> None:
+        """As above; what is asked may be nothing that it knows."""
+        engine = _own(self.make(), self.make)
+        home = str(self.hermes_home)
+        for _ in range(2):
+            said = _elsewhere(
+                lambda: _call(engine.on_forget_sessions, ["session-0"], hermes_home=home)
+            )
+            assert said in (True, False, None)
+
     def test_a_conversation_ends_and_another_begins(self) -> None:
         engine = self.begun()
         engine.on_session_end("session-1", conversations.short())

@@ -105,6 +105,14 @@ class ProviderSuite:
             call = provider.on_forget_person
             assert call("telegram:7", **taken_by(call, offered)) in (True, False, None)
 
+    def test_it_says_whether_it_can_forget_old_conversations(self) -> None:
+        """As above; what is asked may be nothing that it knows."""
+        provider = self.make()
+        for _ in range(2):
+            call = provider.on_forget_sessions
+            offered = taken_by(call, {"hermes_home": str(self.hermes_home)})
+            assert call(["session-0"], **offered) in (True, False, None)
+
     def test_it_ends_and_may_be_told_so_twice(self) -> None:
         provider = self.begun()
         provider.on_session_end(conversations.short())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.brought import fenced, onto
-from agent.forgetting import ERASED_SUMMARY, TOMBSTONE
+from agent.forgetting import ERASED_SUMMARY, TOMBSTONE, ClearedConversation
 from agent.ledger import LedgerScope
 from agent.llm.validator import validate
 from agent.llm.wire import map_messages
@@ -452,6 +452,30 @@ class RetentionContract:
         cleared = await store.clear_silent(clock.now() - 5 * DAY, conversations=1)
         assert (cleared.conversations, cleared.more) == (2, False)
         assert await store.conversation(fork.conversation_id) is None
+
+    async def test_what_went_is_noted_until_plugins_were_told(
+        self, store: Store, clock: FakeClock
+    ) -> None:
+        loaded = await talk(store, said("old"))
+        conversation_id = loaded.session.conversation_id
+        await store.split(split_of(loaded, SUMMARY, Keep(loaded.rows[-1].id)))
+        sessions = await store.sessions_of([conversation_id])
+        await talk_at(store, session_key("telegram", "7", "5", None, "5"), "telegram:5")
+        clock.jump(10 * DAY)
+        await self._news(store)
+        assert await store.cleared() == []
+        assert (await store.clear_silent(clock.now() - 5 * DAY)).conversations == 2
+        noted = await store.cleared()
+        assert ClearedConversation(conversation_id, sessions) in noted
+        assert len(sessions) == 2
+        assert [one.id for one in noted] == sorted(one.id for one in noted)
+        assert list(await store.cleared(limit=1)) == list(noted)[:1]
+        await store.clear_silent(clock.now() - 5 * DAY)
+        assert await store.cleared() == noted
+        await store.strike_cleared([conversation_id, "unknown"])
+        assert [one.id for one in await store.cleared()] == [
+            one.id for one in noted if one.id != conversation_id
+        ]
 
     async def test_a_few_at_a_time(self, store: Store, clock: FakeClock) -> None:
         for n in range(5):

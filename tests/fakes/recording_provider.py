@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -214,6 +215,17 @@ class Idle(MemoryProvider):
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         return []
+
+
+class Clearing(Recording):
+    """Can forget old conversations."""
+
+    def on_forget_sessions(self, session_ids: Sequence[str], **kwargs: Any) -> bool | None:
+        self.note("on_forget_sessions", list(session_ids), **kwargs)
+        return True
+
+    def shutdown(self) -> None:
+        self.note("shutdown")
 
 
 class Erasing(Recording):

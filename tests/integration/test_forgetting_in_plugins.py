@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from agent.auxiliary_client import install
-from gateway.config.models import Memory
+from agent.clock import SystemClock
+from agent.sessions import session_key
+from gateway.config.models import Memory, Sessions
+from gateway.forgetting.retention import clear
 from tests.fakes.anthropic_server import Answer, AnthropicServer, text
 from tests.fakes.engine_house import WINDOW, EngineHouse
 from tests.fakes.plugins import clean_modules, write_plugin
@@ -117,3 +120,83 @@ async def test_one_that_is_not_able_to_is_named(tmp_path: Path, server: Anthropi
         question, done = await forget(where)
         assert "recording keeps" not in question
         assert "recording may keep things of its own that I can not erase: ask there." in done
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+async def clear_all_but_the_newest(where: EngineHouse) -> str:
+    """As in the night in which everything that was said before this moment is too old."""
+    await where.say("the newest message of all stays", "99")
+    desk = where.daemon._parts.forgetting
+    assert desk is not None
+    key = session_key("telegram", "1", "99", None, "99")
+    newest = await where.store.conversation_for_key(key)
+    assert newest is not None
+    return await clear(where.store, SystemClock(), newest.created_at, desk.leavings)
+
+
+async def test_retention_reaches_the_engine_that_we_ship(
+    tmp_path: Path, server: AnthropicServer
+) -> None:
+    async with EngineHouse(tmp_path, server.base_url, "lossless") as where:
+        for _ in range(3):
+            await where.say(LONG)
+        await where.say("/compress")
+        await until_kept(tmp_path, WORD)
+        said = await clear_all_but_the_newest(where)
+        assert said.startswith("1 conversations")
+        assert "lossless has erased what it kept of them" in said
+        assert not in_vault(tmp_path, WORD)
+        await until_kept(tmp_path, "the newest message of all stays")
+        await where.say("we begin anew")
+        await until_kept(tmp_path, "we begin anew")
+    assert not in_vault(tmp_path, WORD)
+
+
+async def test_what_a_crash_left_untold_is_told_at_the_next_start(
+    tmp_path: Path, server: AnthropicServer
+) -> None:
+    async with EngineHouse(tmp_path, server.base_url, "lossless") as where:
+        await where.say(LONG)
+        await until_kept(tmp_path, WORD)
+        await where.say("the newest message of all stays", "99")
+        await until_kept(tmp_path, "the newest message of all stays")
+        tip = await where.tip("99")
+        assert (await where.store.clear_silent(tip.session.started_at)).conversations == 1
+    assert in_vault(tmp_path, WORD)
+    async with EngineHouse(tmp_path, server.base_url, "lossless") as where, asyncio.timeout(10):
+        while await where.store.cleared():  # noqa: ASYNC110 - it goes on by itself
+            await asyncio.sleep(0.01)
+    assert not in_vault(tmp_path, WORD)
+    assert in_vault(tmp_path, "the newest message of all stays")
+
+
+@pytest.mark.parametrize(("name", "able"), [("Clearing", True), ("Recording", False)])
+async def test_retention_and_a_provider(
+    tmp_path: Path, server: AnthropicServer, name: str, able: bool
+) -> None:
+    folder = tmp_path / "home"
+    write_plugin(folder / "plugins", name.lower(), PLUGIN.format(name=name))
+    memory, sessions = Memory(provider=name.lower()), Sessions(retention_days=365)
+    async with EngineHouse(
+        folder, server.base_url, "compressor", memory=memory, sessions=sessions
+    ) as where:
+        await where.say("hello")
+        first = await where.tip()
+        said = await clear_all_but_the_newest(where)
+        report = where.daemon._parts.details()
+        assert ("does not reach recording" in report.get("remarks", "")) is not able
+        asked = [h for h in Recording.heard if h.method == "on_forget_sessions"]
+        if not able:
+            assert "recording can not erase what it keeps of them" in said
+            assert asked == []
+            return
+        assert "clearing has erased what it kept of them" in said
+        (one,) = asked
+        assert one.args == ([first.session.id],)
+        assert one.keywords == {"hermes_home": str(folder / "hermes")}
+        at = Recording.heard.index(one)
+        mine = next(h.instance for h in Recording.heard if first.session.id in h.args)
+        assert [h.instance for h in Recording.heard[:at] if h.method == "shutdown"] == [mine]
+    assert Recording.clashes == 0

@@ -14,7 +14,7 @@ from agent.context_engine import ContextEngine, sanitize_memory_context
 from agent.model_metadata import estimate_message_tokens
 from plugins.context_engine.lossless.belonging import Belonging, Start
 from plugins.context_engine.lossless.database import FILE_NAME, Database
-from plugins.context_engine.lossless.forgetting import forget
+from plugins.context_engine.lossless.forgetting import forget, forget_sessions, in_file
 from plugins.context_engine.lossless.growing import Grower
 from plugins.context_engine.lossless.nodes import Node
 from plugins.context_engine.lossless.options import Options, sizes_for
@@ -145,20 +145,19 @@ class LosslessEngine(ContextEngine):
         **kwargs: Any,
     ) -> bool | None:
         """Who said what is not in the file: the conversations go from it whole."""
+        return self._erase(hermes_home, lambda file: forget(file, conversation_ids, session_ids))
+
+    def on_forget_sessions(
+        self, session_ids: Sequence[str], *, hermes_home: str = "", **kwargs: Any
+    ) -> bool | None:
+        """Conversations go with the last of their sessions."""
+        return self._erase(hermes_home, lambda file: forget_sessions(file, session_ids))
+
+    def _erase(self, hermes_home: str, work: Callable[[Database], int]) -> bool:
         if self._home is None and hermes_home:
             self._home = Path(hermes_home)
         folder = self._folder()
-        if folder is None:
-            return False
-        file = folder / FILE_NAME
-        if not file.exists():
-            return True
-        database = Database(file)  # of its own: what runs in this instance is none of it
-        try:
-            forget(database, conversation_ids, session_ids)
-        finally:
-            database.close()
-        return True
+        return folder is not None and in_file(folder / FILE_NAME, work)
 
     # --- when ----------------------------------------------------------------------------------
 

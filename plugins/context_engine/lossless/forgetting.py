@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from plugins.context_engine.lossless.database import Database
 from plugins.context_engine.lossless.reading import readable
@@ -36,6 +37,14 @@ SELECT id FROM conversations WHERE made_at <> :forgotten AND (
 )
 """
 
+_LISTED = "(SELECT value FROM json_each(:sessions))"
+_OVER = f"""
+SELECT DISTINCT s.conversation FROM sessions s WHERE s.session_id IN {_LISTED}
+AND NOT EXISTS (SELECT 1 FROM sessions other WHERE other.conversation = s.conversation
+                AND other.session_id NOT IN {_LISTED})
+"""
+_STRIKE = f"DELETE FROM sessions WHERE session_id IN {_LISTED}"
+
 
 def must_be_there(database: sqlite3.Connection, conversation: int) -> None:
     """Before anything is written.
@@ -56,6 +65,17 @@ def text_in_index(conversation: int, stored: str, own: bool) -> str:
     return f"{scope_word(conversation)} {indexed(words)}"
 
 
+def in_file(file: Path, work: Callable[[Database], int]) -> bool:
+    """Do this to the file, over a connection of its own, if it is there; True: it is done."""
+    if file.exists():
+        database = Database(file)
+        try:
+            work(database)
+        finally:
+            database.close()
+    return True
+
+
 def forget(database: Database, keys: Sequence[str], session_ids: Sequence[str]) -> int:
     """Take out every conversation of these places and of these sessions; how many that were.
 
@@ -63,17 +83,30 @@ def forget(database: Database, keys: Sequence[str], session_ids: Sequence[str]) 
     off in between: the index is made anew of what is left, in steps, so that no other conversation
     finds the file locked for long; the file is written anew, and its log emptied.
     """
-    scope = {
+    scope: dict[str, object] = {
         "keys": json.dumps(list(keys)),
         "sessions": json.dumps(list(session_ids)),
         "forgotten": FORGOTTEN,
     }
+    return _forget(database, _FOUND, scope)
+
+
+def forget_sessions(database: Database, session_ids: Sequence[str]) -> int:
+    """Take out every conversation that has no other session than these; how many that were.
+
+    As `forget` does. One that has another one stays whole until that goes, too.
+    """
+    return _forget(database, _OVER, {"sessions": json.dumps(list(session_ids))})
+
+
+def _forget(database: Database, which: str, scope: dict[str, object]) -> int:
     with database.reading() as connection:
         connection.execute("PRAGMA secure_delete = ON")
     with database.writing() as connection:
-        gone = [int(row[0]) for row in connection.execute(_FOUND, scope)]
+        gone = [int(row[0]) for row in connection.execute(which, scope)]
         if gone:
             _take_out(connection, gone)
+        connection.execute(_STRIKE, scope)
     newest: int | None = 0
     while newest is not None:
         with database.writing() as connection:

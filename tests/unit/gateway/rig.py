@@ -33,7 +33,8 @@ from gateway.approvals import ApprovalDesk
 from gateway.commands.contract import Command, CommandHost
 from gateway.delivery.outbox import Delivery
 from gateway.delivery.tries import DeliverySettings
-from gateway.forgetting.desk import ForgettingDesk, Leavings
+from gateway.forgetting.desk import ForgettingDesk
+from gateway.forgetting.leavings import Leavings
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.gate import Gate
 from gateway.intake.intake import GatewayIntake, IntakeLimits
@@ -303,8 +304,8 @@ class Rig:
             prefix_for=self.prefix_for,
             delivery=self.delivery,
             clock=self.clock,
-            accounts=self.accounts,
             ids=self.turn_ids,
+            accounts=self.accounts,
             previews=self.delivery.previews(self.store),
             approver_for=self.approvals.approver,
             companions=riding,

@@ -405,7 +405,7 @@ async def test_what_the_running_gateway_says_of_itself(house: House) -> None:
         "telegram": {"state": "failed-config", "reason": "the token is not taken"},
         "discord": {"state": "retrying", "reason": "no network"},
     }
-    details = {"STORE TAKES NOTHING": "the disk is full"}
+    details = {"STORE TAKES NOTHING": "the disk is full", "remarks": "x does not reach y"}
     answer = {"ready": False, "version": "0.0.1", "platforms": platforms, "details": details}
     found = [f for f in await _with_daemon(house, answer) if f.area == "gateway"]
     told = {(f.level, f.text.split(":")[0]) for f in found}
@@ -413,6 +413,7 @@ async def test_what_the_running_gateway_says_of_itself(house: House) -> None:
     assert ("warning", "discord") in told
     assert ("problem", "the store takes nothing") in told
     assert any("is version 0.0.1" in f.text for f in found)
+    assert any("x does not reach y" in f.text for f in found)
     assert all(f.remedy for f in found)
 
 

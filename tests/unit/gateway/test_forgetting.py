@@ -23,8 +23,8 @@ from gateway.forgetting.desk import (
     PLUGIN_TRIES,
     Cache,
     ForgettingDesk,
-    Leavings,
 )
+from gateway.forgetting.leavings import Leavings
 from gateway.forgetting.office import ForgettingOffice
 from gateway.forgetting.retention import retention
 from storage.memory import MemoryStore
@@ -181,7 +181,7 @@ async def test_what_can_not_be_deleted_keeps_nobody_from_starting(
 
 
 class Plugins:
-    """As `gateway.forgetting.desk.Others`; says what it is told to, the last for ever."""
+    """As `gateway.forgetting.leavings.Others`; says what it is told to, the last for ever."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -194,6 +194,9 @@ class Plugins:
         self.told.append({"owner": owner, **given})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return [PluginAnswer("lossless", answer)]
+
+    async def forget_sessions(self, conversations: object) -> list[PluginAnswer]:
+        raise AssertionError("nothing was old")
 
 
 @pytest.mark.parametrize("fails", [0, 1, PLUGIN_TRIES - 1, PLUGIN_TRIES])
@@ -290,7 +293,7 @@ async def test_retention_takes_what_was_silent_for_so_long(
     clock.jump(40 * DAY)
     ticket = await begin(store, "news", session_key="other", owner=OTHER)
     await store.finish_turn(ticket, ticket.session_id, "done")
-    make = retention(store, clock)
+    make = retention(store, clock, Leavings(backups=list, plugin_files=list))
     assert make(Config(), "UTC") is None
     config = Config.model_validate({"sessions": {"retention_days": 30}})
     job = make(config, "Europe/Berlin")

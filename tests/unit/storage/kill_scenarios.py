@@ -494,6 +494,12 @@ async def clear_silent(store: Store) -> Act:
     return lambda: store.clear_silent(before)
 
 
+async def strike_cleared(store: Store) -> Act:
+    await (await clear_silent(store))()
+    (noted,) = await store.cleared()
+    return lambda: store.strike_cleared([noted.id])
+
+
 async def clear_files(store: Store) -> Act:
     assert isinstance(store, SqlStore)
     files = FolderAttachments(_files_of[-1], store, FakeClock(), in_daemon_thread)
@@ -504,7 +510,8 @@ async def clear_files(store: Store) -> Act:
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
-        begin_forgetting, erase_a_person, finish_forgetting, clear_silent, clear_files,
+        begin_forgetting, erase_a_person, finish_forgetting, clear_silent,
+        strike_cleared, clear_files,
         start_conversation, begin_turn, begin_first_turn, append, finish_turn,
         note_preview, leave_preview, finish_turn_with_preview, split,
         swap_prepared, save_prepared, discard_prepared, rewrite, micro_compact, set_option,

@@ -11,7 +11,7 @@ import pytest
 
 from agent.context_engine import ContextEngine
 from agent.errors import EngineError
-from agent.forgetting import Answer, PluginAnswer
+from agent.forgetting import Answer, ClearedConversation, PluginAnswer
 from gateway.plugins.collected import Collected
 from gateway.plugins.discovery import in_folders
 from gateway.plugins.engines import EngineSource
@@ -38,8 +38,14 @@ class Forgetful(Recording):
             self.gate.wait(20)
         return self.says  # type: ignore[no-any-return]
 
+    def on_forget_sessions(self, session_ids: Sequence[str]) -> bool | None:  # type: ignore[override]
+        return self.on_forget_person("nobody", session_ids=session_ids)
+
     def shutdown(self) -> None:
         raise RuntimeError("it was never begun")
+
+
+OLD = [ClearedConversation("a", ("s1", "s2")), ClearedConversation("b", ("s3",))]
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +90,8 @@ async def test_what_it_says_is_what_people_hear(tmp_path: Path, says: Any, answe
     assert forgetting.can() == ["recording"]
     assert await ask(forgetting) == [PluginAnswer("recording", answer)]
     assert Forgetful.asked == [("telegram:7", ["s1"])]
+    assert await forgetting.forget_sessions(OLD) == [PluginAnswer("recording", answer)]
+    assert Forgetful.asked[1:] == [("nobody", ["s1", "s2", "s3"])]
 
 
 async def test_one_without_the_method_is_named_and_no_instance_made(tmp_path: Path) -> None:
@@ -94,6 +102,7 @@ async def test_one_without_the_method_is_named_and_no_instance_made(tmp_path: Pa
     forgetting = plugins(tmp_path, Alone())
     assert forgetting.can() == []
     assert await ask(forgetting) == [PluginAnswer("recording", Answer.KEEPS)]
+    assert await forgetting.forget_sessions(OLD) == [PluginAnswer("recording", Answer.KEEPS)]
 
 
 async def test_one_that_hangs_is_waited_for_so_long(tmp_path: Path) -> None:
@@ -116,6 +125,11 @@ async def test_what_is_at_work_there_ends_first(tmp_path: Path) -> None:
     async def put_aside(conversations: Sequence[str], keys: Sequence[str]) -> None:
         order.append((conversations, keys, list(Forgetful.asked)))
 
-    await ask(plugins(tmp_path, Forgetful(), put_aside=put_aside))
+    forgetting = plugins(tmp_path, Forgetful(), put_aside=put_aside)
+    await ask(forgetting)
     assert order == [(["conv"], ["key"], [])]
     assert len(Forgetful.asked) == 1
+    order.clear()
+    Forgetful.asked.clear()
+    await forgetting.forget_sessions(OLD)
+    assert order == [(["a", "b"], (), [])]
