@@ -217,9 +217,12 @@ class Writer:
     ) -> None:
         try:
             self._refuse_if_need_be(connection)
+            before = connection.total_changes
             run_group(connection, tx, group)
             self._calls += len(group)
-            self._last_failure = None
+            # Nothing, and what upkeep does alone, finds room where no message would.
+            if connection.total_changes != before and not group[0].alone:
+                self._last_failure = None
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
             self._last_failure = str(fail(group, exc))
