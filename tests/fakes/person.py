@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -21,6 +22,7 @@ SECONDS = 20.0
 
 
 def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, if the tests run in the background
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # getpass asks the controlling terminal
 
 

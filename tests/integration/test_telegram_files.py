@@ -39,8 +39,8 @@ async def telegram(server: TelegramServer) -> AsyncIterator[TelegramPlatform]:
         server.base_url,
         server.base_file_url,
         poll_timeout_seconds=1,
-        send_timeout_seconds=0.5,
-        fetch_timeout_seconds=1.0,
+        send_timeout_seconds=1.0,
+        fetch_timeout_seconds=3.0,  # longer than both calls, each of which may take its own time
     )
     platform = TelegramPlatform(settings, FakeClock())
     yield platform
