@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.errors import HomeInUse, StoreUnavailable
 from gateway.backups.moving_in import finish as finish_restore
+from gateway.ownership import left_to_owner
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 @contextmanager
 def claimed(home: Path, lock: Path) -> Iterator[None]:
     """Make the home if it is missing and hold its lock. A file left by a dead daemon is no claim.
+
+    What root makes in another user's home meanwhile becomes that user's.
 
     Raises:
         HomeInUse: another process holds it.
@@ -45,6 +48,7 @@ def claimed(home: Path, lock: Path) -> Iterator[None]:
             log.warning("a restore that was cut off was finished", extra={"aside": str(aside)})
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
+        with left_to_owner(home):
+            yield
     finally:
         os.close(descriptor)

@@ -19,6 +19,7 @@ from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home, read_secrets
 from gateway.forgetting.office import PERSON
 from gateway.home_lock import claimed
+from gateway.ownership import refuse_as_root
 
 _NAMES = {
     "messages": "messages, theirs and what was said and done for them",
@@ -78,6 +79,8 @@ def _asked(
         loaded = settings.needed()  # which plugins keep something of them stands there
         if not home.database.exists():
             raise PosthouseError(f"nothing is stored yet in {home.path}")
+        if loaded.config.wants_plugins:
+            refuse_as_root(home, f"forget {request['owner']}")
         # Inside, so that the parser stays instant; the store brings the database driver.
         from gateway.wiring.forgetting import answer_forgetting  # noqa: PLC0415
         from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415

@@ -17,6 +17,7 @@ from gateway.cli import exits
 from gateway.cli.output import out, plain, table
 from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home, read_secrets
+from gateway.ownership import refuse_as_root
 from gateway.plugins.calling import PluginCalls
 from gateway.plugins.discovery import Found
 from gateway.plugins.loading import how_to_get
@@ -43,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         settings.tell()
         _show_list(list(known.values()), [], arguments.json)
         return exits.OK
+    if arguments.action == "check":
+        refuse_as_root(home, f"plugins check {arguments.name}")
     loaded = settings.needed()
     secrets = read_secrets(env, home.secrets)
     around = Surroundings(home, secrets, env, plugin_sections=loaded.sections)

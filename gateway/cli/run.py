@@ -33,6 +33,7 @@ from gateway.home_lock import claimed
 from gateway.installation import check_installation
 from gateway.logs import Redactor, set_up
 from gateway.logs.redaction import named_like_secrets
+from gateway.ownership import refuse_as_root
 from gateway.platforms.console.adapter import StandardStreams, standard_streams
 from gateway.terminal_text import harmless
 
@@ -83,6 +84,7 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
             if person:
                 _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
             return asyncio.run(_attach(socket))
+    refuse_as_root(home, arguments.command)
     source = Source(home, dict(env), arguments.config)
     reading = source.reading(source.text())
     config, secrets = reading.config, reading.secrets
