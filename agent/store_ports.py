@@ -42,6 +42,18 @@ from agent.sessions import (
 
 
 @dataclass(frozen=True, slots=True)
+class StoreWork:
+    """What a store is writing, while everything else that is to be written waits."""
+
+    seconds: float
+    """For so long. Infinite: nothing will ever be written again by this process."""
+    what: str = ""
+    """Work on all that is stored, in words; "": a transaction, which takes milliseconds."""
+    bound_seconds: float | None = None
+    """How long such work may take, by how much is stored; None: as long as any transaction."""
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """Rows as stored, in the order given."""
 
@@ -352,11 +364,8 @@ class Store(
         """
         ...
 
-    def at_work_seconds(self) -> float:
-        """For how long the transaction that is under way has been so; 0.0: none is.
-
-        Infinite: nothing will ever be written again by this process. At once, as `trouble`.
-        """
+    def at_work(self) -> StoreWork | None:
+        """What is being written at the moment; None: nothing. At once, as `trouble`."""
         ...
 
     async def maintain(self) -> bool:

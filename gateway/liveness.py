@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.ports import Clock
+from agent.store_ports import StoreWork
 from gateway.platforms.contract import SIGN_OF_LIFE_SECONDS, PlatformState
 from gateway.tasks import wait_all
 
@@ -26,7 +27,7 @@ ENDING_SECONDS = 5.0
 """How long a cancelled platform may take to end, before it counts as stuck."""
 STORE_SECONDS = 300.0
 """How long one transaction may take, before only a new process helps. They take milliseconds; a
-disk that hangs for a while is waited for."""
+disk that hangs for a while is waited for. Work on the whole file has a bound of its own."""
 RESTART_SECONDS = 30.0
 """What the supervisor may take, beyond all that, to do something about it."""
 _NEXT_TO_NOTHING = 1e-6
@@ -113,12 +114,14 @@ def is_overdue(vitals: Vitals) -> bool:
     return vitals.patience_seconds <= _NEXT_TO_NOTHING
 
 
-def store_beyond_help(at_work_seconds: float) -> str | None:
+def store_beyond_help(work: StoreWork | None) -> str | None:
     """Why nothing but a new process can help the store; None: it writes."""
-    if at_work_seconds == float("inf"):
+    if work is None:
+        return None
+    if work.seconds == float("inf"):
         return "the thread that writes has ended"
-    if at_work_seconds > STORE_SECONDS:
-        return f"one transaction has been under way for {at_work_seconds:.0f} s"
+    if work.seconds > (work.bound_seconds or STORE_SECONDS):
+        return f"{work.what or 'one transaction'} has been under way for {work.seconds:.0f} s"
     return None
 
 

@@ -19,6 +19,9 @@ LAST_THOROUGH = "last thorough check"
 WORTH_SHARE = 0.25
 WORTH_BYTES = 16 * 1024 * 1024
 """Writing the file anew holds up every write for about a second per 200 MB: so much is worth it."""
+REWRITING_SINCE = "rewriting since"
+REST_SECONDS = 6.5 * 86_400
+"""What was cut off in its midst would be so in the next night too, and nobody is answered then."""
 QUIET_SECONDS = 20.0
 PATIENCE_SECONDS = 1800.0
 """For so long a quiet moment is waited for; then it is left to the next night."""
@@ -129,12 +132,32 @@ class StoreCare:
             return f"{_mb(unused)} of {_mb(all_bytes)} unused"
         if not await self._quiet():
             return f"{_mb(unused)} unused, but somebody always writes; tomorrow again"
+        if (cut_off := await self._cut_off()) is not None:
+            return f"{_mb(unused)} unused; {cut_off}"
         begun = self._clock.monotonic()
-        if not await self._care.rewrite_file():
+        await self._care.set_fact(REWRITING_SINCE, str(self._clock.now()))
+        try:
+            rewritten = await self._care.rewrite_file()
+        except StoreError:
+            await self._care.set_fact(REWRITING_SINCE, None)
+            raise
+        await self._care.set_fact(REWRITING_SINCE, None)
+        if not rewritten:
             return f"{_mb(unused)} unused, and the file can not be written anew; see the log"
         seconds = self._clock.monotonic() - begun
         log.info("database written anew", extra={"freed_bytes": unused, "seconds": seconds})
         return f"{_mb(unused)} given back in {seconds:.1f} s"
+
+    async def _cut_off(self) -> str | None:
+        """Why it is left alone: somebody ended the process at the last time, in its midst."""
+        try:
+            since = float(await self._care.fact(REWRITING_SINCE) or 0)
+        except ValueError:
+            return None
+        if not 0 <= self._clock.now() - since < REST_SECONDS:
+            return None
+        log.warning("the database is not written anew: the last time did not come to its end")
+        return "writing it anew did not come to its end the last time; tried again a week later"
 
     async def _thorough_is_due(self) -> bool:
         last = await self._care.fact(LAST_THOROUGH)

@@ -34,6 +34,8 @@ class Watchdog:
         self._store = store
         self._clock = clock
         self._stopping = False
+        self._long_work = ""
+        """Of the store, as it was told last."""
 
     def ready(self) -> None:
         """All that can be up is up."""
@@ -64,6 +66,7 @@ class Watchdog:
             elif not told:
                 log_tasks()
             told = bool(lost)
+            self._tell_of_long_work()
             trouble = self._store.trouble()
             if trouble is not None:
                 log.critical("nothing can be stored", extra={"reason": trouble})
@@ -72,8 +75,17 @@ class Watchdog:
 
     def _beyond_help(self) -> dict[str, str]:
         judged = {n: beyond_help(v) for n, v in self._supervisor.vitals().items()}
-        judged["store"] = store_beyond_help(self._store.at_work_seconds())
+        judged["store"] = store_beyond_help(self._store.at_work())
         return {name: reason for name, reason in judged.items() if reason is not None}
+
+    def _tell_of_long_work(self) -> None:
+        """Once for each: nobody is answered meanwhile, and that is how it should be."""
+        work = self._store.at_work()
+        what = "" if work is None or work.seconds < LOOK_SECONDS else work.what
+        if what and work is not None and what != self._long_work:
+            extra = {"what": what, "seconds": work.seconds, "bound_seconds": work.bound_seconds}
+            log.warning("the store is at long work: what is to be stored waits", extra=extra)
+        self._long_work = what
 
     def _summary(self) -> str:
         states = self._supervisor.status

@@ -71,7 +71,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from agent.store_ports import Appended
+from agent.store_ports import Appended, StoreWork
 from storage.memory_archive import MemoryArchive
 from storage.memory_forgetting import MemoryForgetting
 from storage.memory_job_runs import MemoryJobRuns
@@ -590,8 +590,8 @@ class MemoryStore:
     def trouble(self) -> str | None:
         return None
 
-    def at_work_seconds(self) -> float:
-        return 0.0
+    def at_work(self) -> StoreWork | None:
+        return None
 
     async def maintain(self) -> bool:
         return False

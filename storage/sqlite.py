@@ -22,6 +22,7 @@ from agent.errors import DatabaseDamaged, PosthouseError, StoreError, StoreUnava
 from agent.messages import Message
 from agent.model_metadata import estimate_message_tokens
 from agent.ports import Clock, IdSource
+from agent.store_ports import StoreWork
 from storage.archive import A, SqlArchive, T
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, is_damage, outage
 from storage.in_place import same_file, same_log
@@ -154,8 +155,8 @@ class SqliteWriting:
     def trouble(self) -> str | None:
         return self._writer.trouble()
 
-    def at_work_seconds(self) -> float:
-        return self._writer.at_work_seconds()
+    def at_work(self) -> StoreWork | None:
+        return self._writer.at_work()
 
     def now(self) -> float:
         return self._writer.now()

@@ -66,7 +66,7 @@ from agent.sessions import (
     TurnOutcome,
     TurnTicket,
 )
-from agent.store_ports import Appended
+from agent.store_ports import Appended, StoreWork
 from storage import (
     attachment_rows,
     changes,
@@ -124,8 +124,8 @@ class Writing(Protocol):
         """Why the last transaction failed, or the next one will; None: they do not."""
         ...
 
-    def at_work_seconds(self) -> float:
-        """As `agent.store_ports.Store.at_work_seconds`."""
+    def at_work(self) -> StoreWork | None:
+        """As `agent.store_ports.Store.at_work`."""
         ...
 
     def now(self) -> float:
@@ -582,8 +582,8 @@ class SqlStore(SqlArchive):
     def trouble(self) -> str | None:
         return self._writing.trouble()
 
-    def at_work_seconds(self) -> float:
-        return self._writing.at_work_seconds()
+    def at_work(self) -> StoreWork | None:
+        return self._writing.at_work()
 
     async def maintain(self) -> bool:
         more = await self._writing.write_alone(search.maintain)

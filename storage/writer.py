@@ -15,12 +15,15 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from agent.errors import StoreUnavailable
 from agent.messages import Message
 from agent.ports import Clock, IdSource
+from agent.store_ports import StoreWork
+from storage import long_work
 from storage.database import Transaction
 from storage.group_commit import (
     GROUP_LIMIT,
@@ -48,6 +51,15 @@ IDLE_SECONDS = 0.05
 """Nobody asks for anything for so long: time to write the log back into the file."""
 _IDLE_AFTER = 100
 """Calls since the last time; for fewer the disk is not worth being woken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What is under way."""
+
+    at: float
+    what: str = ""
+    bound_seconds: float | None = None
 
 
 class Writer:
@@ -83,8 +95,8 @@ class Writer:
         """Of the last group; written by the connection's thread."""
         self._condemned: str | None = None
         self._asked_at = clock.monotonic()
-        self._at_work_since: float | None = None
-        """A transaction is under way; written by the connection's thread."""
+        self._begun: _Begun | None = None
+        """What is under way; written by the connection's thread."""
         self._ended_by_itself = False
 
     # on the event loop
@@ -121,16 +133,20 @@ class Writer:
         """`storage.store.Writing.trouble`."""
         if self._ended_by_itself:
             return "the thread that writes has ended"
-        if (seconds := self.at_work_seconds()) > SLOW_SECONDS:
-            return f"a write has been under way for {seconds:.0f} s"
+        work = self.at_work()
+        if work is not None and work.seconds > (work.bound_seconds or SLOW_SECONDS):
+            return f"{work.what or 'a write'} has been under way for {work.seconds:.0f} s"
         return self._refusal() or self._last_failure
 
-    def at_work_seconds(self) -> float:
-        """`storage.store.Writing.at_work_seconds`."""
-        since = self._at_work_since
+    def at_work(self) -> StoreWork | None:
+        """`storage.store.Writing.at_work`."""
+        begun = self._begun
         if self._ended_by_itself:
-            return float("inf")
-        return 0.0 if since is None else max(0.0, self._clock.monotonic() - since)
+            return StoreWork(float("inf"))
+        if begun is None:
+            return None
+        seconds = max(0.0, self._clock.monotonic() - begun.at)
+        return StoreWork(seconds, begun.what, begun.bound_seconds)
 
     @property
     def idle_seconds(self) -> float:
@@ -179,12 +195,12 @@ class Writer:
                     more = self._gather(waiting, connection)
                 if waiting:
                     group = next_group(waiting)
+                    self._note_work(connection, group[0])
                     if group[0].outside:
                         self._run_outside(connection, group)
                     else:
-                        self._at_work_since = self._clock.monotonic()
                         self._run_group(connection, tx, group)
-                        self._at_work_since = None
+                    self._begun = None
                     self._answer(group)
             _tidy(connection)
         finally:
@@ -211,6 +227,18 @@ class Writer:
                 self._calls = 0
                 _check_point(connection, "PASSIVE")
         return self._queue.get()
+
+    def _note_work(self, connection: sqlite3.Connection, call: Call) -> None:
+        """Before it begins; the file is asked for its size only if all of it is worked on."""
+        now = self._clock.monotonic()
+        what = long_work.words_for(call.function) if call.alone else ""
+        self._begun = _Begun(now)
+        if what:
+            try:
+                bound_seconds = long_work.bound_seconds(_file_bytes(connection))
+            except sqlite3.Error:  # the work itself will say it
+                return
+            self._begun = _Begun(now, what, bound_seconds)
 
     def _run_group(
         self, connection: sqlite3.Connection, tx: Transaction, group: list[Call]
@@ -255,6 +283,12 @@ class Writer:
         # The loop may be gone by the time of the last commit; then nobody waits either.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, argument)
+
+
+def _file_bytes(connection: sqlite3.Connection) -> int:
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(page_bytes)
 
 
 def _tidy(connection: sqlite3.Connection) -> None:

@@ -92,8 +92,9 @@ class FakeFile:
         return self.facts.get(name)
 
     async def set_fact(self, name: str, value: str | None) -> None:
-        assert value is not None
-        self.facts[name] = value
+        self.facts.pop(name, None)
+        if value is not None:
+            self.facts[name] = value
 
 
 def care_of(file: FakeFile, clock: FakeClock) -> StoreCare:
@@ -106,6 +107,30 @@ async def begun(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     for _ in range(10):
         await asyncio.sleep(0)
     return task
+
+
+async def test_what_was_cut_off_in_its_midst_is_not_begun_every_night(clock: FakeClock) -> None:
+    """A disk too slow for it: the daemon was killed each night at the same place."""
+    file = FakeFile()
+    file.unused = (WORTH_BYTES, 2 * WORTH_BYTES)
+    assert "given back" in await care_of(file, clock).tidy()
+    assert file.facts == {}
+
+    async def killed() -> bool:
+        file.rewritten += 1
+        raise asyncio.CancelledError
+
+    whole, file.rewrite_file = file.rewrite_file, killed  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await care_of(file, clock).tidy()
+    file.rewrite_file = whole  # type: ignore[method-assign]
+    for _ in range(6):
+        clock.jump(DAY)
+        assert "did not come to its end" in await care_of(file, clock).tidy()
+    assert file.rewritten == 2
+    clock.jump(DAY)
+    assert "given back" in await care_of(file, clock).tidy()
+    assert "given back" in await care_of(file, clock).tidy()
 
 
 async def test_thoroughly_once_a_week(clock: FakeClock) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.llm.offline import OfflineModel
+from agent.store_ports import StoreWork
 from gateway.daemon import Daemon
 from gateway.lanes.lanes import Job
 from gateway.liveness import STORE_SECONDS
@@ -179,16 +180,44 @@ async def test_a_store_that_does_not_come_on_stops_the_feeding(
     tmp_path: Path, clock: FakeClock, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Scene(tmp_path, clock, manager) as scene:
-        at_work = 0.0
+        at_work: StoreWork | None = None
         store = scene.daemon._parts.store
-        monkeypatch.setattr(store, "at_work_seconds", lambda: at_work)
-        at_work = STORE_SECONDS  # a disk that hangs for minutes is waited for
+        monkeypatch.setattr(store, "at_work", lambda: at_work)
+        at_work = StoreWork(STORE_SECONDS)  # a disk that hangs for minutes is waited for
         assert await scene.fed_within(WATCHDOG_SECONDS / 2)
         for seconds in (STORE_SECONDS + 1, float("inf")):
-            at_work = seconds
+            at_work = StoreWork(seconds)
             assert not await scene.fed_within(2 * WATCHDOG_SECONDS)
-        at_work = 0.0
+        at_work = None
         assert await scene.fed_within(WATCHDOG_SECONDS)
+
+
+async def test_work_on_the_whole_file_is_fed_within_its_bound(
+    tmp_path: Path,
+    clock: FakeClock,
+    manager: Manager,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A night's VACUUM of a huge file on a slow disk was killed in its midst, and the next one."""
+    async with Scene(tmp_path, clock, manager) as scene:
+        began = clock.monotonic()
+        bound_seconds = 3600.0
+
+        def at_work() -> StoreWork:
+            return StoreWork(clock.monotonic() - began, "writing it anew", bound_seconds)
+
+        monkeypatch.setattr(scene.daemon._parts.store, "at_work", at_work)
+        while clock.monotonic() - began < bound_seconds - WATCHDOG_SECONDS:
+            assert await scene.fed_within(WATCHDOG_SECONDS / 2)
+        told = [r for r in caplog.records if "long work" in r.getMessage()]
+        assert [r.__dict__["what"] for r in told] == ["writing it anew"]
+        while clock.monotonic() - began < bound_seconds:
+            await clock.advance(1)
+        assert not await scene.fed_within(2 * WATCHDOG_SECONDS)
+        reasons = {r.__dict__["reason"] for r in caplog.records if r.levelname == "CRITICAL"}
+        assert any(reason.startswith("writing it anew has been under way") for reason in reasons)
+        monkeypatch.undo()
 
 
 async def test_a_machine_that_slept_is_fed(

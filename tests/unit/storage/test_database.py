@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import sqlite3
 import threading
 import time
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from agent.errors import SessionEnded, StoreError, StoreUnavailable
-from storage import faultpoint
+from agent.store_ports import StoreWork
+from storage import faultpoint, long_work
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction
 from storage.migrate import migrate
 from storage.writer import Writer
@@ -84,17 +86,52 @@ async def test_how_long_a_transaction_takes_is_known_and_said(rig: Rig) -> None:
         begun.set()
         gate.wait(10)
 
-    assert rig.writer.at_work_seconds() == 0.0
+    assert rig.writer.at_work() is None
     held = rig.writer.submit(hang, ())
     await asyncio.to_thread(begun.wait, 10)
     rig.clock.jump(40)
-    assert rig.writer.at_work_seconds() == 40.0
+    assert rig.writer.at_work() == StoreWork(40.0)
     assert rig.writer.trouble() == "a write has been under way for 40 s"
     gate.set()
     await held
     assert rig.writer.trouble() is None
     await rig.writer.submit(put, ("a",))
-    assert rig.writer.at_work_seconds() == 0.0
+    assert rig.writer.at_work() is None
+
+
+@pytest.mark.parametrize("way", [{"alone": True}, {"outside": True}])
+async def test_work_on_the_whole_file_says_what_it_is_and_has_its_own_bound(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, way: dict[str, bool]
+) -> None:
+    """VACUUM was no work at all to whoever watches; making indexes anew was stuck too soon."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def tidy(_: object) -> None:
+        begun.set()
+        gate.wait(10)
+
+    monkeypatch.setitem(long_work.WORDS, f"{__name__}.tidy", "writing it anew")
+    monkeypatch.setattr(long_work, "SLOWEST_BYTES_PER_SECOND", 1)
+    held = rig.writer.submit(tidy, (), **way)
+    await asyncio.to_thread(begun.wait, 10)
+    rig.clock.jump(400)
+    work = rig.writer.at_work()
+    assert work is not None
+    assert (work.seconds, work.what) == (400.0, "writing it anew")
+    assert work.bound_seconds is not None
+    assert work.bound_seconds > long_work.LEAST_SECONDS + 50 * 4096  # pages, also those in the log
+    assert rig.writer.trouble() is None
+    rig.clock.jump(work.bound_seconds)
+    assert str(rig.writer.trouble()).startswith("writing it anew has been under way for ")
+    gate.set()
+    await held
+    assert (rig.writer.at_work(), rig.writer.trouble()) == (None, None)
+
+
+@pytest.mark.parametrize("name", long_work.WORDS)
+def test_what_works_on_the_whole_file_is_there_under_its_name(name: str) -> None:
+    module, _, function = name.rpartition(".")
+    assert long_work.words_for(getattr(importlib.import_module(module), function))
 
 
 async def test_a_thread_that_ends_by_itself_is_trouble_for_ever(
@@ -106,7 +143,7 @@ async def test_a_thread_that_ends_by_itself_is_trouble_for_ever(
     lost = rig.writer.submit(put, ("a",))
     await asyncio.to_thread(rig.thread.join, 10)
     await asyncio.sleep(0)
-    assert rig.writer.at_work_seconds() == float("inf")
+    assert rig.writer.at_work() == StoreWork(float("inf"))
     assert rig.writer.trouble() == "the thread that writes has ended"
     lost.cancel()
 
