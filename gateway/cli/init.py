@@ -19,7 +19,7 @@ from gateway.doctor.checkup import examine
 from gateway.doctor.ground import Ground, survey
 from gateway.service.installed import has_systemd
 from gateway.setup.config_edit import edited
-from gateway.setup.config_text import changes
+from gateway.setup.config_text import changes, rendered
 from gateway.setup.discord import ask_discord
 from gateway.setup.given import Answers, Servers, from_answers
 from gateway.setup.keeping import Written, check_home, write_all
@@ -65,7 +65,13 @@ def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
     talk = Terminal()
     if arguments.yes:
         answers = Answers(
-            arguments.telegram_id, arguments.discord_id, arguments.model, arguments.timezone
+            arguments.telegram_id,
+            arguments.discord_id,
+            arguments.telegram_admin,
+            arguments.discord_admin,
+            arguments.no_admins,
+            arguments.model,
+            arguments.timezone,
         )
         given, untried = from_answers(answers, ground, servers, offline=arguments.offline)
         wishes = wishes.joined(given)
@@ -75,6 +81,8 @@ def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
         wishes = wishes.joined(_asked(talk, ground, servers, offline=arguments.offline))
     wishes = wishes.joined(_switched_on(ground, wishes))
     after = edited(before or "", existing, wishes.settings)
+    if before is None and not after:
+        after = rendered({})  # not a byte to set is no reason for a file without a word
     config = None if after == before else after
     if not _agreed(talk, before, config, wishes, arguments):
         out(UNCHANGED)

@@ -27,11 +27,26 @@ _BESIDE = {
     "telegram.allow_from": "people, everywhere; nobody else is answered",
     "telegram.allow_chats": "everyone in these groups, there only",
     "telegram.base_url": "a Bot API server other than Telegram's own",
+    "telegram.admins": "may change what a group shares, and /restart",
     "discord.allow_from": "people, everywhere; nobody else is answered",
+    "discord.admins": "may change what a server shares, and /restart",
     "discord.api_base": "another server than Discord's own",
     "model.name": "the default is claude-sonnet-5-5",
     "model.base_url": "a server that speaks the Messages API",
 }
+NOTHING_YET = """\
+# Nothing differs yet. What is set first (without the # in front), or `posthouse init` asks for it:
+#
+# telegram:                   # the bot's token: secrets/TELEGRAM_BOT_TOKEN
+#   allow_from: [123456789]   # people, everywhere; nobody else is answered
+#   admins: [123456789]       # who may change what a group shares, and /restart
+# discord:                    # the bot's token: secrets/DISCORD_BOT_TOKEN
+#   allow_from: [123456789012345678]
+#   admins: [123456789012345678]
+# model:                      # its key: secrets/ANTHROPIC_API_KEY
+#   name: claude-sonnet-5-5
+# timezone: Europe/Berlin     # for times in the chat, reminders and jobs
+"""
 _BELOW = {
     "telegram": "# admins: [123456789]   # who may change what a group shares, and /restart",
     "discord": "# admins: [123456789]   # who may change what a server shares, and /restart",
@@ -70,7 +85,7 @@ def _drop(data: dict[str, Any], path: str) -> None:
 
 def rendered(data: Mapping[str, Any]) -> str:
     """The file."""
-    parts = [HEAD]
+    parts = [HEAD] if data else [HEAD, NOTHING_YET]
     for name in sorted(data, key=_place_of):
         value = data[name]
         above = f"# {_ABOVE[name]}\n" if name in _ABOVE else ""

@@ -6,7 +6,7 @@ from gateway.cli.output import plain
 from gateway.doctor.ground import Ground
 from gateway.probing.discord import DiscordBot, ask_bot
 from gateway.probing.web import Refused, Unreachable
-from gateway.setup.people import ask_ids
+from gateway.setup.people import ask_admins, ask_ids
 from gateway.setup.talk import Talk
 from gateway.setup.tokens import ask_token
 from gateway.setup.wishes import DISCORD_TOKEN, Wishes, as_numbers
@@ -41,16 +41,20 @@ def ask_discord(talk: Talk, ground: Ground, api_base: str, *, offline: bool) -> 
         if not bot.servers:
             talk.say(f"   It is in no server yet. Invite it:\n   {bot.invitation}")
     owner = bot.owner if bot is not None else None
-    kept = ground.config.discord.allow_from
-    people, _ = ask_ids(
+    kept = ground.config.discord
+    let_in = ask_ids(
         talk,
         _WHERE.format(find=" Or `find`: whose application it is." if owner else ""),
-        kept,
+        kept.allow_from,
         (),
         finder=(lambda: _owner(talk, owner)) if owner else None,
         groups_allowed=False,
     )
-    return Wishes(found.to_keep, {"discord.allow_from": as_numbers(people)})
+    settings = {
+        "discord.allow_from": as_numbers(let_in.people),
+        "discord.admins": as_numbers(ask_admins(talk, let_in, kept.admins)),
+    }
+    return Wishes(found.to_keep, settings)
 
 
 def _with_intent(talk: Talk, api_base: str, token: str, bot: DiscordBot) -> DiscordBot:

@@ -27,6 +27,10 @@ class Answers:
 
     telegram_ids: Sequence[str] = ()
     discord_ids: Sequence[str] = ()
+    telegram_admins: Sequence[str] = ()
+    discord_admins: Sequence[str] = ()
+    no_admins: bool = False
+    """Also not whoever is the only one."""
     model: str | None = None
     timezone: str | None = None
 
@@ -64,6 +68,22 @@ def from_answers(
         settings["telegram.allow_chats"] = as_numbers(telegram_ids.groups)
     if discord_ids.people:
         settings["discord.allow_from"] = as_numbers(discord_ids.people)
+    for platform, ids, named, config in (
+        ("telegram", telegram_ids, answers.telegram_admins, ground.config.telegram),
+        ("discord", discord_ids, answers.discord_admins, ground.config.discord),
+    ):
+        let_in = ids.people or tuple(config.allow_from)
+        admins = read_ids(",".join(named))
+        wrong += [
+            f"--{platform}-admin {word[:40]}: nobody of this id may talk (--{platform}-id)"
+            for word in (*admins.wrong, *admins.groups, *admins.people)
+            if word == "*" or word not in let_in
+        ]
+        chosen = admins.people
+        if not named and not config.admins and not answers.no_admins and len(ids.people) == 1:
+            chosen = tuple(one for one in ids.people if one != "*")  # whoever sets it up
+        if chosen:
+            settings[f"{platform}.admins"] = as_numbers(chosen)
     if answers.model:
         settings["model.name"] = answers.model
     if answers.timezone:

@@ -8,7 +8,7 @@ from gateway.cli.output import plain
 from gateway.doctor.ground import Ground
 from gateway.probing.telegram import Sender, TelegramBot, ask_bot, waiting_senders, webhook_of
 from gateway.probing.web import Refused, Unreachable
-from gateway.setup.people import ask_ids
+from gateway.setup.people import ask_admins, ask_ids
 from gateway.setup.talk import Talk
 from gateway.setup.tokens import ask_token
 from gateway.setup.wishes import TELEGRAM_TOKEN, Wishes, as_numbers
@@ -41,12 +41,13 @@ def ask_telegram(talk: Talk, ground: Ground, base_url: str, *, offline: bool) ->
     token, bot = found.text, found.bot
     kept = ground.config.telegram
     finder = None if bot is None or ground.runs else lambda: _find(talk, base_url, token, bot)
-    people, groups = ask_ids(
+    let_in = ask_ids(
         talk, _FIND, kept.allow_from, kept.allow_chats, finder=finder, groups_allowed=True
     )
     settings = {
-        "telegram.allow_from": as_numbers(people),
-        "telegram.allow_chats": as_numbers(groups),
+        "telegram.allow_from": as_numbers(let_in.people),
+        "telegram.allow_chats": as_numbers(let_in.groups),
+        "telegram.admins": as_numbers(ask_admins(talk, let_in, kept.admins)),
     }
     return Wishes(found.to_keep, settings)
 

@@ -98,12 +98,14 @@ async def test_a_person_is_led_through_every_mistake(town: Town) -> None:
         await person.sees("Now send @posthouse_test_bot")
         town.telegram.private_text("let me in", user_id=4711)
         await person.answers(("id 4711: is that you?", "y"), ("[4711]", ""))
+        await person.answers(("Shall 4711 be an admin", ""))
         await person.answers((HIDDEN, town.discord.token), ("MESSAGE CONTENT INTENT", ""))
         await person.sees("MESSAGE CONTENT INTENT")
         town.discord.set_privileged("message_content")
         person.types("")
         await person.sees("client_id=900000000000000001&scope=bot+applications.commands")
         await person.answers(("nobody yet", "find"), ("is that you?", "y"), ("[9000", ""))
+        await person.answers(("be an admin", "n"))
         await person.answers((HIDDEN, "sk-wrong"), ("Model", ""))
         await person.answers((HIDDEN, KEY), ("Model", "claude-sonet-5-5"))
         await person.answers(("Near it: claude-sonnet-5-5", ""), ("tokens.", ""))
@@ -115,7 +117,9 @@ async def test_a_person_is_led_through_every_mistake(town: Town) -> None:
         assert secret not in person.seen
     kept = yaml.safe_load(town.config.read_text())
     assert kept["telegram"]["allow_from"] == [4711]
+    assert kept["telegram"]["admins"] == [4711]
     assert kept["discord"]["allow_from"] == [900_000_000_000_000_002]
+    assert "admins" not in kept["discord"]
     assert kept["timezone"] == "Europe/Berlin"
     assert list(kept["model"]) == ["base_url"]  # the default needs no line
     # Looking who writes has taken nothing away from the daemon.
@@ -144,7 +148,7 @@ async def test_a_person_is_led_through_every_mistake(town: Town) -> None:
 async def test_ctrl_c_leaves_nothing_at_any_stage(town: Town, stage: str) -> None:
     async with town.person("--offline") as person:
         stages = {
-            "1. Telegram": ((HIDDEN, town.telegram.token), ("nobody yet", "4711")),
+            "1. Telegram": ((HIDDEN, town.telegram.token), ("nobody yet", "4711"), ("admin", "")),
             "2. Discord": ((HIDDEN, ""),),
             "3. The model": ((HIDDEN, ""), ("Model", "")),
             "Zone": (("[Europe/Berlin]", ""),),
@@ -167,6 +171,7 @@ async def test_what_is_there_is_shown_asked_for_and_kept(town: Town) -> None:
     steps = (
         (HIDDEN, town.telegram.token),
         ("[1]", "1, 2"),
+        ("nobody yet", "2"),
         (HIDDEN, ""),
         (HIDDEN, ""),
         ("Model", ""),
@@ -175,6 +180,7 @@ async def test_what_is_there_is_shown_asked_for_and_kept(town: Town) -> None:
     for answer, code in (("n", 1), ("y", 0)):
         async with town.person("--offline") as person:
             await person.answers(*steps)
+            await person.sees("+  admins: [2]")
             await person.sees("+  allow_from: [1, 2]   # me")
             await person.answers(("Write it?", answer))
             assert await person.ends() == code
@@ -188,7 +194,7 @@ async def test_without_a_network_a_token_can_be_kept_untried(town: Town) -> None
     await town.telegram.pause()
     async with town.person() as person:
         await person.answers((HIDDEN, town.telegram.token), ("Keep the token untried?", "y"))
-        await person.answers(("nobody yet", "find"), ("I can not look now", "4711"))
+        await person.answers(("nobody yet", "find"), ("I can not look now", "4711"), ("admin", ""))
         await person.sees(HIDDEN)
         person.presses("d")
         assert await person.ends() == 130
@@ -203,6 +209,7 @@ async def test_a_script_sets_it_up_by_flags(town: Town) -> None:
     kept = yaml.safe_load(town.config.read_text())
     assert kept["telegram"]["allow_from"] == [4711]
     assert kept["telegram"]["allow_chats"] == [-100_200]
+    assert kept["telegram"]["admins"] == [4711]
     assert kept["model"]["name"] == "claude-haiku-5-5"
     assert (town.home / "secrets/ANTHROPIC_API_KEY").read_text().strip() == KEY
     assert KEY not in done.stdout + done.stderr
@@ -219,6 +226,44 @@ async def test_a_script_sets_it_up_by_flags(town: Town) -> None:
     assert replaced.returncode == 0
     assert yaml.safe_load(town.config.read_text())["telegram"]["allow_from"] == [4711, 5]
     assert (town.home / "config.yaml.bak").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "admins"),
+    [
+        (["--telegram-id", "1", "--telegram-id", "2"], None),
+        (["--telegram-id", "1,2", "--telegram-admin", "2"], [2]),
+        (["--telegram-id", "1", "--no-admins"], None),
+        (["--telegram-id", "*"], None),
+        (["--telegram-id", "1"], [1]),
+    ],
+)
+async def test_who_is_an_admin_by_flags(
+    town: Town, flags: list[str], admins: list[int] | None
+) -> None:
+    done = await town.script("init", "--yes", "--offline", *flags)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(town.config.read_text())["telegram"].get("admins") == admins
+
+
+async def test_an_admin_who_may_not_talk_is_a_slip(town: Town) -> None:
+    flags = ("--telegram-id", "1", "--telegram-admin", "2", "--discord-admin", "@anna")
+    done = await town.script("init", "--yes", "--offline", *flags)
+    assert done.returncode == 1
+    assert "--telegram-admin 2: nobody of this id may talk (--telegram-id)" in done.stderr
+    assert "--discord-admin @anna" in done.stderr
+    assert not town.home.exists()
+
+
+async def test_nothing_to_set_is_a_file_that_says_what_there_is(town: Town) -> None:
+    done = await town.script("init", "--yes", "--offline")
+    assert done.returncode == 0, done.stderr
+    assert "#   allow_from: [123456789]" in town.config.read_text()
+    assert "written by `posthouse init`" in town.config.read_text()
+    checked = await town.script("config", "check")
+    assert checked.returncode == 0, checked.stderr
+    again = await town.script("init", "--yes", "--offline")
+    assert (again.returncode, "there was nothing to write" in again.stdout) == (0, True)
 
 
 async def test_wrong_flags_are_said_all_at_once_and_nothing_is_written(town: Town) -> None:

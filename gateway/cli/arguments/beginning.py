@@ -25,6 +25,15 @@ def add(line: CommandLine) -> None:
             type=text,
             help="who may talk, a numeric id; as often as you like",
         )
+        init.add_argument(
+            f"--{platform}-admin",
+            metavar="ID",
+            action="append",
+            default=[],
+            type=text,
+            help="who of them is an admin; else whoever is the only one",
+        )
+    init.add_argument("--no-admins", action="store_true", help="the only one is no admin either")
     init.add_argument("--model", metavar="NAME", type=text, help="which model answers")
     init.add_argument("--timezone", metavar="ZONE", type=text, help="e.g. Europe/Berlin")
     init.add_argument(

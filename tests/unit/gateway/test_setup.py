@@ -15,10 +15,11 @@ import yaml
 from agent.errors import ConfigError, PosthouseError
 from gateway.config.environment import Home
 from gateway.config.loading import parse_config
+from gateway.config.models import Config
 from gateway.setup.config_edit import edited
-from gateway.setup.config_text import changes
+from gateway.setup.config_text import NOTHING_YET, changes, rendered
 from gateway.setup.keeping import check_home, write_all
-from gateway.setup.people import ask_ids
+from gateway.setup.people import LetIn, ask_admins, ask_ids
 from gateway.setup.wishes import Wishes, as_numbers, read_ids
 from gateway.setup.zone import guessed, is_zone, nearest
 
@@ -60,7 +61,7 @@ class Scripted:
     """Answers from a list; what was said is kept."""
 
     def __init__(self, *answers: str) -> None:
-        self._answers = list(answers)
+        self._answers = self.left = list(answers)
         self.said: list[str] = []
 
     def say(self, text: str) -> None:
@@ -94,18 +95,54 @@ def test_who_may_talk(
     answers: tuple[str, ...], people: tuple[str, ...], groups: tuple[str, ...]
 ) -> None:
     found = ask_ids(Scripted(*answers), "?", ["1"], ["-2"], finder=None, groups_allowed=True)
-    assert found == (people, groups)
+    assert (found.people, found.groups) == (people, groups)
 
 
 def test_nobody_is_said_aloud() -> None:
     talk = Scripted("")
-    assert ask_ids(talk, "?", [], [], finder=None, groups_allowed=True) == ((), ())
+    assert ask_ids(talk, "?", [], [], finder=None, groups_allowed=True) == LetIn((), ())
     assert "nobody gets an answer" in talk.said[-1]
 
 
 def test_ids_of_discord_have_no_minus() -> None:
     talk = Scripted("-5", "5")
-    assert ask_ids(talk, "?", [], [], finder=lambda: None, groups_allowed=False)[0] == ("5",)
+    assert ask_ids(talk, "?", [], [], finder=lambda: None, groups_allowed=False).people == ("5",)
+
+
+@pytest.mark.parametrize(
+    ("let_in", "admins", "answers", "become"),
+    [
+        (LetIn(("5",), ()), (), ("",), ("5",)),
+        (LetIn(("5",), ()), (), ("n",), ()),
+        (LetIn(("5", "6"), (), own="6"), (), ("",), ("6",)),
+        (LetIn(("5", "6"), ()), (), ("",), ()),
+        (LetIn(("5", "6"), ()), (), ("7", "6"), ("6",)),
+        (LetIn(("5", "6"), ()), ("9",), (), ("9",)),
+        (LetIn(("*",), ()), (), (), ()),
+        (LetIn((), ("-1",)), (), (), ()),
+    ],
+)
+def test_who_is_an_admin(
+    let_in: LetIn, admins: tuple[str, ...], answers: tuple[str, ...], become: tuple[str, ...]
+) -> None:
+    talk = Scripted(*answers)
+    assert ask_admins(talk, let_in, admins) == become
+    assert talk.left == [], "no more is asked than that"
+
+
+def test_whoever_was_found_is_the_own_one() -> None:
+    talk = Scripted("find", "6,5")
+    found = ask_ids(talk, "?", [], [], finder=lambda: "5", groups_allowed=True)
+    assert found == LetIn(("6", "5"), (), own="5")
+
+
+def test_a_file_with_nothing_to_set_says_what_there_is_to_set() -> None:
+    text = rendered({})
+    assert parse_config(text, "config.yaml") == (Config(), {})
+    kept = "\n".join(line[2:] for line in NOTHING_YET.splitlines()[2:])
+    config, _ = parse_config(kept, "config.yaml")
+    assert config.telegram.admins == ["123456789"]
+    assert config.timezone == "Europe/Berlin"
 
 
 TEXTS = {
