@@ -21,6 +21,7 @@ READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 def demo() -> MCPServer:
     """A server with one tool of each kind."""
     app = MCPServer("demo", version="1")
+    begun: list[float] = []
     stopped: list[str] = []
 
     def note_that_it_came() -> None:
@@ -34,9 +35,10 @@ def demo() -> MCPServer:
 
     @app.tool(annotations=READS)
     def told() -> str:
-        """What it was started with, and which calls were called off."""
+        """What it was started with, what came, and which calls were called off."""
         secret = "ANTHROPIC_API_KEY" in os.environ
-        return f"{os.environ.get('DEMO_TOKEN')} {secret} {os.getcwd()} {stopped}"
+        came = f"{len(begun)} slow calls"
+        return f"{os.environ.get('DEMO_TOKEN')} {secret} {os.getcwd()} {came} {stopped}"
 
     @app.tool()
     def write(text: str) -> str:
@@ -46,6 +48,7 @@ def demo() -> MCPServer:
     @app.tool(annotations=READS)
     async def slow(seconds: float) -> str:
         """Takes its time."""
+        begun.append(seconds)
         note_that_it_came()
         try:
             await asyncio.sleep(seconds)

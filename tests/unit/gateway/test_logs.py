@@ -241,7 +241,7 @@ def test_a_reader_who_reads_nothing_holds_nobody_up() -> None:
         begun = time.monotonic()
         for number in range(200):
             lines.handle(logging.makeLogRecord({"msg": f"{number} " + "x" * 3000}))
-        assert time.monotonic() - begun < 10 * PATIENCE_SECONDS
+        assert time.monotonic() - begun < 100 * PATIENCE_SECONDS, "half of what all would wait"
         assert lines.lost > 100
         lost = lines.lost
         got = os.read(reading, 1_000_000)

@@ -132,7 +132,7 @@ class Scene:
 
     async def until(self, true: Any) -> None:
         """Files are written in threads."""
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(60):
             while not true():  # noqa: ASYNC110 - of several kinds of things
                 await asyncio.sleep(0.001)
 

