@@ -13,6 +13,7 @@ from agent.errors import ConfigError
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.cli.settings import Settings
+from gateway.cli.status import WAITING, how_to_restart
 from gateway.config.doubts import doubts_about
 from gateway.config.environment import (
     Home,
@@ -91,18 +92,20 @@ def _reload(arguments: argparse.Namespace) -> int:
     if arguments.json:
         out(json.dumps(answer, ensure_ascii=False))
     else:
-        out("\n".join(_came_of_it(answer)))
+        out("\n".join(_came_of_it(answer, settings.home)))
     return exits.BAD_CONFIG if answer.get("errors") else exits.OK
 
 
-def _came_of_it(answer: dict[str, Any]) -> list[str]:
+def _came_of_it(answer: dict[str, Any], home: Home) -> list[str]:
     if answer.get("errors"):
         return [
             *(f"error: {line}" for line in answer["errors"]),
             "nothing was changed: the last good configuration is in force",
         ]
     lines = [f"in force now: {path}" for path in answer.get("applied", [])]
-    lines += [f"waits for a restart: {path}" for path in answer.get("restart", [])]
+    if waiting := answer.get("restart", []):
+        lines += [f"{WAITING}: {path}" for path in waiting]
+        lines.append(f"to restart it: {how_to_restart(home)}")
     lines += [f"warning: {line}" for line in answer.get("warnings", [])]
     return lines or ["nothing has changed"]
 

@@ -13,6 +13,7 @@ from agent.errors import ConfigError, PosthouseError
 from gateway.cli import exits
 from gateway.cli.doctor import in_words
 from gateway.cli.output import out
+from gateway.cli.status import how_to_restart
 from gateway.config.environment import UNIT_PATH, environment
 from gateway.doctor.areas import all_areas
 from gateway.doctor.checkup import examine
@@ -208,7 +209,8 @@ def _next_step(ground: Ground) -> str:
     if ground.runs:
         return (
             "The gateway runs already: `posthouse config reload` takes over who may talk and the "
-            "zone; a new token or another model needs a restart."
+            "zone; a new token or another model needs a restart: "
+            f"{how_to_restart(ground.home)}."
         )
     lines = [
         "Next: `posthouse run`, and write to your bot. `posthouse doctor` looks at everything."

@@ -16,6 +16,8 @@ from gateway.config.environment import Home, environment, find_home
 from gateway.control import NotAnswering, RequestFailed
 
 NOT_RUNNING = "not running"
+WAITING = "waits for a restart"
+"""The detail that names keys and secrets whose new values are not in force."""
 _START_SERVICE = """\
 start it with `systemctl start posthouse`; `systemctl status posthouse` and `posthouse service logs`
 say why it is not"""
@@ -39,6 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
     return exits.OK if answer["ready"] else exits.FAILED
 
 
+def how_to_restart(home: Home) -> str:
+    """The command; who started another one than our service, only its operator knows."""
+    if home.is_services:
+        return "`systemctl restart posthouse`, or /restart in a chat (admins)"
+    return (
+        "end it and say `posthouse run` again; where a service manager looks after it, also "
+        "/restart in a chat (admins)"
+    )
+
+
 def _silent(home: Home, reason: str) -> dict[str, Any]:
     """In the place of what a daemon would say."""
     return {
@@ -56,7 +68,10 @@ def as_text(answer: dict[str, Any], home: Home, now: float) -> str:
     state = answer.get("reason") or state_of(answer)
     found = [f"posthouse {plain(answer['version'])}: {state}"]
     found.append(f"home: {plain(answer['home'])} ({home.reason})")
-    found += [f"{plain(k)}: {plain(v)}" for k, v in answer.get("details", {}).items()]
+    details = answer.get("details", {})
+    found += [f"{plain(k)}: {plain(v)}" for k, v in details.items()]
+    if WAITING in details:
+        found.append(f"to restart it: {how_to_restart(home)}")
     found += [f"{subject}: {words}" for subject, words in lines(answer, now)]
     platforms = [
         (plain(name, 40), status["state"], plain(status["reason"], 200))

@@ -6,10 +6,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway.cli.main import main
 from gateway.config.environment import Home, Secrets, find_home
 from gateway.config.models import Config
 from gateway.config.reading import FileText, Reading, Source
@@ -21,6 +24,8 @@ from gateway.config.taking_effect import (
     takes_effect,
     with_paths,
 )
+from gateway.control import send_line
+from gateway.control_server import ControlServer
 from gateway.intake.intake import GatewayIntake
 from gateway.reloading import Reload, Reloads
 from gateway.wiring.assembling import build_daemon
@@ -123,6 +128,37 @@ async def test_what_nobody_takes_over_waits_until_it_is_as_it_was(house: House) 
     house.file.write_text(WHOLE)
     assert await house.reload() == Reload()
     assert house.reloads.details() == {}
+
+
+async def test_each_key_and_secret_that_waits_is_named(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets = house.home.secrets
+    secrets.mkdir(mode=0o700)
+    (secrets / "DISCORD_BOT_TOKEN").write_text("new\n")
+    (secrets / "DISCORD_BOT_TOKEN").chmod(0o600)
+    house.file.write_text(
+        WHOLE + "model: {fallback: [claude-haiku-5-5]}\nplugins: {enabled: [mine]}\nmine: {a: 1}\n"
+    )
+    came = await house.reload()
+    waiting = {"model.fallback", "plugins.enabled", "mine", "DISCORD_BOT_TOKEN"}
+    assert set(came.restart) == waiting
+    assert set(house.reloads.details()["waits for a restart"].split(", ")) == waiting
+
+    async def reload(request: dict[str, Any], reader: Any, writer: Any) -> None:
+        await send_line(writer, asdict(came))
+
+    monkeypatch.setenv("POSTHOUSE_HOME", str(house.home.path))
+    server = ControlServer(house.home.path / "control.sock", {"reload": reload})
+    await server.start()
+    try:
+        assert await asyncio.to_thread(main, ["config", "reload"]) == 0
+    finally:
+        await server.close()
+    said = capsys.readouterr().out
+    for name in waiting:
+        assert f"waits for a restart: {name}\n" in said
+    assert said.count("to restart it: ") == 1
 
 
 async def test_a_bad_file_changes_nothing_and_is_seen_until_it_is_mended(

@@ -200,6 +200,20 @@ def test_what_does_not_run_is_started_by_what_runs_it(tmp_path: Path) -> None:
     assert as_text(silent, own, NOW).endswith("start it with `posthouse run`")
 
 
+def test_what_waits_for_a_restart_is_said_with_the_command(tmp_path: Path) -> None:
+    unit = tmp_path / "posthouse.service"
+    unit.write_text("[Service]\nStateDirectory=posthouse\n")
+    services, own = find_home({}, unit), find_home({"HOME": "/h"}, tmp_path / "none")
+    waits = ANSWER | {"details": {"waits for a restart": "model.fallback, DISCORD_BOT_TOKEN"}}
+    said = as_text(waits, services, NOW)
+    assert "waits for a restart: model.fallback, DISCORD_BOT_TOKEN\nto restart it: " in said
+    assert "`systemctl restart posthouse`" in said
+    said = as_text(waits, own, NOW)
+    assert "systemctl" not in said
+    assert "`posthouse run` again" in said
+    assert "to restart it" not in as_text(deepcopy(ANSWER), services, NOW)
+
+
 def test_a_daemon_of_before_says_less() -> None:
     old = {k: ANSWER[k] for k in ("home", "version", "ready", "platforms", "details")}
     assert list(lines(old, NOW)) == []
