@@ -59,9 +59,8 @@ def web_text(data: bytes, label: str = "", *, markup: bool = False) -> str:
             named = "utf-8"  # it could not be read as ASCII otherwise
     if named is not None:
         return data.decode(named, "replace")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        # Cut within its last letter it is still what it was before.
-        cut = exc.start >= len(data) - 3 and exc.reason == "unexpected end of data"
-        return data.decode("utf-8" if cut else "cp1252", "replace")
+    text = data.decode("utf-8", "replace")
+    wrong = text.count("\ufffd")
+    right = 0 if text.isascii() else sum(not ch.isascii() for ch in text) - wrong
+    # A letter that is cut or damaged does not make a page another one.
+    return text if wrong == 0 or right > wrong else data.decode("cp1252", "replace")

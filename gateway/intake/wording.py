@@ -13,6 +13,7 @@ from agent.brought import CLOSING, OPENING
 from agent.jobs.nouns import SCHEDULED
 from agent.mail import InboxRecord
 from agent.messages import SUMMARY_HEADER, Draft, clean_text, is_blank
+from agent.tools import web
 from gateway.platforms.contract import Attachment, InboundMessage
 
 MAX_NAME_CHARS = 64
@@ -38,6 +39,8 @@ _OPENINGS = (
     SUMMARY_HEADER.rstrip("]"),
     OPENING,
     CLOSING.rstrip("]"),
+    web.OPENING,
+    web.CLOSING.rstrip("]"),
 )
 """How lines begin that nobody but us may write."""
 _LINE_ENDS = re.compile(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")

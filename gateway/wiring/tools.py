@@ -15,6 +15,7 @@ from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.clock import CurrentTimeTool
 from agent.tools.command_socket import SocketRunner
 from agent.tools.commands import CommandRunner, LocalRunner
+from agent.tools.fetch import FetchUrlTool
 from agent.tools.files import FilesTool
 from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
@@ -24,6 +25,9 @@ from agent.tools.shell import ShellTool
 from agent.tools.workspace import Workspaces
 from gateway.config.environment import Home
 from gateway.config.models import Tools
+from gateway.fetching.door import WebDoor
+from gateway.fetching.named import NamedHosts
+from gateway.intake.wording import set_off
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +55,21 @@ def build_tools(
         # A page comes whole: its frame has to fit under the cap as well.
         return result_tokens() * 3 // 5
 
+    opener = OpenAttachmentTool(attachments, page_tokens=page_tokens, pictures=pictures)
     tools: list[Tool] = [
         CurrentTimeTool(clock, zone),
         RecallTool(archive, zone=zone, page_tokens=page_tokens),
-        OpenAttachmentTool(attachments, page_tokens=page_tokens, pictures=pictures),
+        opener,
         RememberTool(notes),
         ForgetTool(notes),
         ScheduleTool(jobs),
     ]
+    if wanted.fetch_url:
+        door = WebDoor(NamedHosts.parsed(wanted.fetch_url_hosts))
+        fetch = FetchUrlTool(
+            door, attachments, opener, clock=clock, page_tokens=page_tokens, set_off=set_off
+        )
+        tools.append(fetch)
     workspaces = Workspaces(home.workspace)
     if wanted.files:
         tools.append(FilesTool(workspaces, attachments, page_tokens=page_tokens))

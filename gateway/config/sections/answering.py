@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from gateway.config.sections.mcp import McpServerMap
-from gateway.config.sections.values import HttpAddress, Section, off_is_text
+from gateway.config.sections.values import HostList, HttpAddress, Section, off_is_text
 
 CacheTtl = Literal["5m", "1h", "auto"]
 
@@ -83,7 +83,9 @@ class Tools(Section):
     files: bool = False
     """Keep files in a workspace folder: reading is free, changes are asked."""
     fetch_url: bool = True
-    """Read web pages (a later release)."""
+    """Read public web pages, texts, PDFs and pictures."""
+    fetch_url_hosts: HostList = []
+    """Private hosts that it may read all the same, e.g. wiki.lan, 10.0.0.5:8080."""
     mcp: McpServerMap = {}
     """MCP servers by name (docs/mcp.md)."""
 

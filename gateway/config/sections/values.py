@@ -16,6 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.fetching.named import NamedHosts
+
 _ID = re.compile(r"-?[1-9][0-9]{0,19}", re.ASCII)
 """One way to write each number, so that equal ids are equal texts."""
 
@@ -108,6 +110,15 @@ _OF_IDS = WithJsonSchema(
 )
 Ids = Annotated[list[str], BeforeValidator(_ids), _OF_IDS]
 PlainIds = Annotated[list[str], BeforeValidator(lambda v: _no_wildcard(_ids(v))), _OF_IDS]
+
+
+def _hosts(value: list[str]) -> list[str]:
+    NamedHosts.parsed(value)
+    return value
+
+
+HostList = Annotated[list[str], AfterValidator(_hosts)]
+"""Hosts with or without a port (`gateway.fetching.named`)."""
 
 
 class Section(BaseModel):
