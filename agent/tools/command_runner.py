@@ -23,6 +23,7 @@ from typing import Any
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
 """Of each process: data that is its own."""
 MAX_FILE_BYTES = 256 * 1024 * 1024
+"""Of each file that it writes, where less is not asked for."""
 MAX_PROCESSES = 128
 """Beside those that this user runs already."""
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
@@ -122,10 +123,11 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _bound(seconds: float) -> None:
+def _bound(seconds: float, file_bytes: int) -> None:
     """In the new process, before the command: what it may take, and that it dies first."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write that is too large fails, and says so
     with contextlib.suppress(ImportError):
         import resource  # noqa: PLC0415 - not on every system
 
@@ -134,7 +136,7 @@ def _bound(seconds: float) -> None:
             "RLIMIT_CORE": 0,
             "RLIMIT_CPU": int(seconds) + 5,
             "RLIMIT_DATA": MAX_MEMORY_BYTES,
-            "RLIMIT_FSIZE": MAX_FILE_BYTES,
+            "RLIMIT_FSIZE": min(file_bytes, MAX_FILE_BYTES),
             "RLIMIT_NPROC": mine + MAX_PROCESSES,
         }
         for name, limit in limits.items():
@@ -160,21 +162,22 @@ def _own_threads() -> Iterator[str]:
 class Running:
     """One command from its start to the end of everything it has started."""
 
-    def __init__(self, command: str, folder: str, seconds: float, keep_bytes: int) -> None:
+    def __init__(self, request: dict[str, Any], folder: str) -> None:
+        seconds, file_bytes = request["seconds"], request.get("file_bytes", MAX_FILE_BYTES)
         self._seconds = seconds
-        self._kept = Kept(keep_bytes)
+        self._kept = Kept(request["keep_bytes"])
         self._started = time.monotonic()
         self._status: int | None = None
         shell = "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh"
         self._process = subprocess.Popen(
-            [shell, "-c", command],
+            [shell, "-c", request["command"]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=folder,
             env=environment(folder),
             start_new_session=True,
-            preexec_fn=lambda: _bound(seconds),  # safe: this process has one thread
+            preexec_fn=lambda: _bound(seconds, file_bytes),  # safe: this process has one thread
         )
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()
@@ -283,7 +286,7 @@ def main(folder: str | None = None) -> None:
     where = folder or request["folder"]
     adopt_orphans()
     try:
-        running = Running(request["command"], where, request["seconds"], request["keep_bytes"])
+        running = Running(request, where)
     except (OSError, ValueError) as exc:
         answer: dict[str, Any] = {"error": f"it could not be started: {exc}"}
     else:

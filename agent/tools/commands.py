@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from agent.daemon_threads import DaemonThreads
-from agent.tools.command_runner import end_all, environment
+from agent.tools.command_runner import MAX_FILE_BYTES, end_all, environment
 
 RUNNER = Path(__file__).with_name("command_runner.py")
 STARTING_SECONDS = 15.0
@@ -46,6 +46,8 @@ class Request:
     seconds: float = 120.0
     keep_bytes: int = 64_000
     """Of its output: half from the beginning, half from the end."""
+    file_bytes: int = MAX_FILE_BYTES
+    """Of each file that it writes; 0: it can delete, and write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def request_line(request: Request) -> bytes:
         "folder": str(request.folder),
         "seconds": request.seconds,
         "keep_bytes": request.keep_bytes,
+        "file_bytes": request.file_bytes,
     }
     return json.dumps(asked).encode("ascii") + b"\n"
 

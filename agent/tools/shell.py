@@ -6,21 +6,26 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from agent.approvals import Proposal, require_approval
 from agent.errors import ToolError
 from agent.messages import ToolSchema
 from agent.ports import ToolContext, ToolResult
+from agent.tools.command_runner import MAX_FILE_BYTES
 from agent.tools.commands import CommandFailed, CommandRunner, Outcome, Request
-from agent.tools.workspace import Workspaces
+from agent.tools.room import Room, lacking, outgrown
+from agent.tools.workspace import Workspace, Workspaces
 
 MAX_COMMAND_CHARS = 20_000
 SECONDS = 120.0
 AT_ONCE = 4
 """Commands of all conversations together; others wait."""
 KEEP_BYTES = 64_000
+LOOK_SECONDS = 0.5
 
 _UNIT = r"posthouse(?:[\w@.-]*)"
 _STOPS_US = re.compile(
@@ -59,8 +64,15 @@ class ShellTool:
     )
 
     def __init__(
-        self, runner: CommandRunner, workspaces: Workspaces, *, seconds: float = SECONDS
+        self,
+        runner: CommandRunner,
+        workspaces: Workspaces,
+        *,
+        seconds: float = SECONDS,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
+        """``look_seconds``: between two looks at how much room a running command leaves."""
+        self._look_seconds = look_seconds
         self._runner = runner
         self._workspaces = workspaces
         self._seconds = seconds
@@ -75,13 +87,46 @@ class ShellTool:
         allowed = await require_approval(context.approver, proposal)
         folder = await workspace.path()
         async with self._slots:
+            start = await workspace.room()
+            lack = lacking(start, workspace.bounds)
+            left = 0 if lack else workspace.bounds.most_bytes - start.used_bytes
             try:
-                outcome = await self._runner.run(
-                    Request(command, folder, self._seconds, KEEP_BYTES)
+                outcome = await self._watched(
+                    Request(command, folder, self._seconds, KEEP_BYTES, min(left, MAX_FILE_BYTES)),
+                    partial(self._outgrown, workspace, start),
                 )
             except CommandFailed as exc:
                 raise ToolError(f"{exc} ({allowed})") from exc
-        return ToolResult(told(outcome, allowed), is_error=outcome.ended != "exit")
+        text = told(outcome, allowed)
+        if lack:
+            text += f"\n[{lack}; until then a command can delete, and write nothing]"
+        return ToolResult(text, is_error=outcome.ended != "exit")
+
+    async def _watched(self, request: Request, outgrown: Callable[[], Awaitable[str]]) -> Outcome:
+        """Run it; end it as soon as it takes more room than there is.
+
+        Raises:
+            CommandFailed: that, or whatever the runner says.
+        """
+        running = asyncio.ensure_future(self._runner.run(request))
+        pause = self._look_seconds
+        try:
+            while not (await asyncio.wait({running}, timeout=pause))[0]:
+                began = time.monotonic()
+                if why := await outgrown():
+                    raise CommandFailed(f"it was ended, and nothing of it deleted: {why}")
+                # Looking at many files takes a while: a tenth of the time at most.
+                pause = max(self._look_seconds, 10 * (time.monotonic() - began))
+            return running.result()
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+            if not running.cancelled():
+                running.exception()  # told already, or of no interest any more
+
+    @staticmethod
+    async def _outgrown(workspace: Workspace, start: Room) -> str:
+        return outgrown(start, await workspace.room(), workspace.bounds)
 
 
 def problem_with_command(command: str, daemon_pid: int) -> str:

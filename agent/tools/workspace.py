@@ -22,7 +22,6 @@ from typing import TypeVar
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ToolError
 from agent.tools.paths import (
-    MAX_DEPTH,
     UNFINISHED,
     Entry,
     Kind,
@@ -32,11 +31,10 @@ from agent.tools.paths import (
     named,
     parts_of,
 )
+from agent.tools.room import Bounds, Room, lacking, look
 
 T = TypeVar("T")
 
-MAX_BYTES = 200 * 1024 * 1024
-MAX_ENTRIES = 5_000
 MAX_LISTED = 500
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -46,9 +44,10 @@ log = logging.getLogger(__name__)
 class Workspaces:
     """All of them, in one folder."""
 
-    def __init__(self, root: Path) -> None:
-        """The folder is made with the first workspace."""
+    def __init__(self, root: Path, bounds: Bounds | None = None) -> None:
+        """The folder is made with the first workspace. ``bounds`` hold for each; None: usual."""
         self._root = root
+        self._bounds = bounds or Bounds()
         self._threads = DaemonThreads(2, name="workspace")
 
     def of(self, place: str) -> Workspace:
@@ -59,7 +58,7 @@ class Workspaces:
         """
         if not place:
             raise ToolError("there is no workspace here")
-        return Workspace(self._root, folder_name(place), self._threads)
+        return Workspace(self._root, folder_name(place), self._threads, self._bounds)
 
     async def clear(self, place: str) -> None:
         """Delete the one of this person or group with all that is in it; there may be none.
@@ -85,15 +84,25 @@ class Workspace:
     Every method raises `ToolError`, with a text for the model, for what can not be done.
     """
 
-    def __init__(self, root: Path, name: str, threads: DaemonThreads) -> None:
+    def __init__(self, root: Path, name: str, threads: DaemonThreads, bounds: Bounds) -> None:
         self._root = root
         self._name = name
         self._threads = threads
+        self._bounds = bounds
+
+    @property
+    def bounds(self) -> Bounds:
+        """What it may hold, and what has to stay free beside it."""
+        return self._bounds
 
     async def path(self) -> Path:
         """Where it is; it is there when this returns."""
         await self._run(self._make)
         return self._root / self._name
+
+    async def room(self) -> Room:
+        """What it holds, and what its disk takes."""
+        return await self._run(self._room)
 
     async def look(self, path: str) -> Seen | None:
         """What stands there; None: nothing."""
@@ -235,14 +244,12 @@ class Workspace:
             os.rename(parts[-1], to[-1], src_dir_fd=source, dst_dir_fd=target)
 
     def _require_room(self, more_bytes: int) -> None:
-        """Of what the workspace may hold."""
+        if lack := lacking(self._room(), self._bounds, more_bytes):
+            raise ToolError(lack)
+
+    def _room(self) -> Room:
         with self._opened() as folder:
-            size, entries = _measured(folder)
-        if entries >= MAX_ENTRIES or size + more_bytes > MAX_BYTES:
-            raise ToolError(
-                f"the workspace is full ({MAX_BYTES // 1024**2} MB and {MAX_ENTRIES:,} entries at "
-                "most): delete something first"
-            )
+            return look(folder, self._bounds)
 
 
 @contextlib.contextmanager
@@ -251,25 +258,6 @@ def _open(fd: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def _measured(folder: int, depth: int = 0) -> tuple[int, int]:
-    """Bytes and entries below a folder; it stops where there are too many."""
-    size, entries = 0, 0
-    for name in os.listdir(folder):
-        seen = _seen(folder, name)
-        if seen is None:
-            continue
-        entries += 1
-        size += seen.size_bytes if seen.kind == "file" else 0
-        if seen.kind == "folder" and depth <= MAX_DEPTH:
-            with contextlib.suppress(OSError):  # gone, or not ours to read
-                with _open(os.open(name, _FOLDER, dir_fd=folder)) as fd:
-                    below = _measured(fd, depth + 1)
-                size, entries = size + below[0], entries + below[1]
-        if entries > MAX_ENTRIES or size > MAX_BYTES:
-            break
-    return size, entries
 
 
 def _seen(folder: int, name: str) -> Seen | None:

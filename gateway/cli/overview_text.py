@@ -137,6 +137,13 @@ def _backups(found: Mapping[str, Any], now: float) -> str:
     return f"{found['count']:,}, the newest {newest}"
 
 
+def _workspaces(found: Mapping[str, Any], now: float) -> str:
+    if not found["count"]:
+        return ""
+    entries = count(found["entries"], "entry", "entries")
+    return f"{found['count']:,}, {size(found['bytes'])} in {entries}"
+
+
 def _runs(found: Mapping[str, Any], now: float) -> str:
     words = f"{count(found['starts_24h'], 'start')} in 24 hours"
     if found["cut_off"]:
@@ -173,6 +180,7 @@ _SUBJECTS: tuple[tuple[str, Any], ...] = (
     ("loop", _loop),
     ("database", _database),
     ("backups", _backups),
+    ("workspaces", _workspaces),
     ("runs", _runs),
     ("crashes", _crashes),
 )

@@ -18,6 +18,7 @@ from gateway.doctor import (
     settings,
     software,
     unit,
+    workspaces,
 )
 from gateway.doctor.finding import Area
 from gateway.doctor.ground import Ground
@@ -39,6 +40,7 @@ def all_areas(ground: Ground) -> list[Area]:
         "clock": machine.look,
         "plugins": extensions.look,
         "jobs": due.look,
+        "workspaces": workspaces.look,
         "service": unit.look,
         "gateway": running.look,
     }

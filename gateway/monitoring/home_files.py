@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agent.llm.background import in_daemon_thread
+from agent.tools.room import sizes
 from gateway.crashes.runs import Run, runs
 from gateway.crashes.shelf import Crash, kept
 
@@ -26,6 +28,15 @@ class BackupFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceFacts:
+    """What tools have written, for everybody together."""
+
+    count: int = 0
+    bytes: int = 0
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FileFacts:
     """What was found at one look."""
 
@@ -34,6 +45,8 @@ class FileFacts:
     """The book of runs, the oldest first."""
     crashes: tuple[Crash, ...] = ()
     """Reports, the newest first."""
+    workspaces: WorkspaceFacts | None = None
+    """None: they were not looked at, as that takes longer."""
 
 
 class HomeFiles:
@@ -45,15 +58,22 @@ class HomeFiles:
         self._backups = backups
         self._looking: asyncio.Future[FileFacts] | None = None
 
-    async def look(self, seconds: float) -> FileFacts | None:
+    async def look(self, seconds: float, *, workspaces: bool = False) -> FileFacts | None:
         """None: not in time. A look that hangs is not begun again: threads would pile up."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(in_daemon_thread(self._read, "home files"))
+            read = partial(self._read, workspaces=workspaces)
+            self._looking = asyncio.ensure_future(in_daemon_thread(read, "home files"))
         looking = self._looking
         done, _ = await asyncio.wait((looking,), timeout=seconds)
         return looking.result() if done else None
 
-    def _read(self) -> FileFacts:
+    def _read(self, *, workspaces: bool) -> FileFacts:
         found = self._backups()
         backups = BackupFacts(len(found), *found[0]) if found else BackupFacts()
-        return FileFacts(backups, tuple(runs(self._home)), tuple(kept(self._home)))
+        space = _workspaces(self._home / "workspace") if workspaces else None
+        return FileFacts(backups, tuple(runs(self._home)), tuple(kept(self._home)), space)
+
+
+def _workspaces(folder: Path) -> WorkspaceFacts:
+    found = sizes(folder).values()
+    return WorkspaceFacts(len(found), sum(one[0] for one in found), sum(one[1] for one in found))

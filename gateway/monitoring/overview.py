@@ -70,10 +70,13 @@ class Overview:
 
     async def refresh(self) -> None:
         """Ask store and files anew; what they do not say in time is not known."""
-        await asyncio.gather(self._ask_store(jobs=True), self._look_at_files())
+        await self._refresh(workspaces=False)
 
-    async def _look_at_files(self) -> None:
-        self._files = await self._home.look(FILES_SECONDS)
+    async def _refresh(self, *, workspaces: bool) -> None:
+        await asyncio.gather(self._ask_store(jobs=True), self._look_at_files(workspaces))
+
+    async def _look_at_files(self, workspaces: bool) -> None:
+        self._files = await self._home.look(FILES_SECONDS, workspaces=workspaces)
 
     async def _ask_store(self, *, jobs: bool) -> None:
         now = self._of.clock.now()
@@ -92,7 +95,8 @@ class Overview:
 
     async def status(self) -> dict[str, Any]:
         """For ``status``, beside what it always had."""
-        await self.refresh()
+        await self._refresh(workspaces=True)
+        space = self._files.workspaces if self._files is not None else None
         return {
             "uptime_seconds": round(self._of.clock.monotonic() - self._started, 1),
             "lanes": self.lane_numbers(),
@@ -105,6 +109,7 @@ class Overview:
             "loop": self._loop(),
             "database": self._database(),
             "backups": None if self._files is None else asdict(self._files.backups),
+            "workspaces": None if space is None else asdict(space),
             "runs": self._runs(),
             "crashes": self._crashes(),
         }

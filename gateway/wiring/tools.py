@@ -20,6 +20,7 @@ from agent.tools.files import FilesTool
 from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
+from agent.tools.room import MEGABYTE, Bounds
 from agent.tools.schedule import Jobs, ScheduleTool
 from agent.tools.shell import ShellTool
 from agent.tools.workspace import Workspaces
@@ -70,13 +71,18 @@ def build_tools(
             door, attachments, opener, clock=clock, page_tokens=page_tokens, set_off=set_off
         )
         tools.append(fetch)
-    workspaces = Workspaces(home.workspace)
+    workspaces = Workspaces(home.workspace, bounds_of(wanted))
     if wanted.files:
         tools.append(FilesTool(workspaces, attachments, page_tokens=page_tokens))
     if wanted.shell:
         tools.append(ShellTool(command_runner(home), workspaces))
     ours = [tool for tool in tools if tool.schema.name not in without]
     return ToolRegistry(ours, result_cap_tokens=result_tokens)
+
+
+def bounds_of(wanted: Tools) -> Bounds:
+    """How much may be in each workspace, and how much stays free beside them."""
+    return Bounds(wanted.workspace_mb * MEGABYTE, wanted.keep_free_mb * MEGABYTE)
 
 
 def command_runner(home: Home) -> CommandRunner:

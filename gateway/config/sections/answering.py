@@ -82,6 +82,10 @@ class Tools(Section):
     """Run commands in a workspace folder, each once a person says yes to it."""
     files: bool = False
     """Keep files in a workspace folder: reading is free, changes are asked."""
+    workspace_mb: int = Field(500, ge=1)
+    """What one person's, or one group's, may hold; a command that goes beyond is ended."""
+    keep_free_mb: int = Field(500, ge=0)
+    """With less free on its disk nothing is written there; the database needs room as well."""
     fetch_url: bool = True
     """Read public web pages, texts, PDFs and pictures."""
     fetch_url_hosts: HostList = []

@@ -651,3 +651,29 @@ def test_no_sdk_is_loaded_for_it(house: House) -> None:
         [sys.executable, "-c", line], env=house.env, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == ""
+
+
+def _tool_wrote(house: House, name: str, size: int) -> None:
+    folder = house.home / "workspace" / name
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "big").touch()
+    os.truncate(folder / "big", size)
+
+
+def test_how_much_tools_have_written(house: House) -> None:
+    house.say("agent: {tools: {files: true, workspace_mb: 10, keep_free_mb: 1}}\n")
+    assert [f for f in house.findings() if f.area == "workspaces"] == []
+    _tool_wrote(house, "telegram-1", 3 * 1024**2)
+    _tool_wrote(house, "telegram-2", 21 * 1024**2 // 2)
+    _tool_wrote(house, "telegram-3", 19 * 1024**2 // 2)
+    found = {f.text: f.level for f in house.findings() if f.area == "workspaces"}
+    assert found == {
+        "3 with 23 MB in all; each may hold 10 MB": "ok",
+        "telegram-2 is full: 10 MB in 1 entries; in it tools can only delete": "warning",
+        "telegram-3 is nearly full: 9 MB": "warning",
+    }
+    house.say("agent: {tools: {files: true, keep_free_mb: 1000000000}}\n")
+    (problem,) = [f for f in house.findings() if f.level == "problem"]
+    assert problem.text.startswith("tools write nothing: ")
+    house.say("agent: {tools: {keep_free_mb: 1000000000}}\n")  # none writes
+    assert [f for f in house.findings() if f.level == "problem"] == []

@@ -17,6 +17,7 @@ from agent.errors import StoreUnavailable
 from agent.messages import Draft
 from agent.ports import Usage
 from agent.prices import price_table
+from gateway.cli.overview_text import lines
 from gateway.crashes.runs import recorded
 from gateway.crashes.shelf import CrashShelf
 from gateway.monitoring.metrics import Metrics
@@ -81,6 +82,9 @@ async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"x" * 5000)
     (tmp_path / "state.db-wal").write_bytes(b"x" * 700)
     CrashShelf(tmp_path, str, clock.now).stacks("it fell over", "frames")
+    (tmp_path / "workspace" / "test-1" / "deep").mkdir(parents=True)
+    (tmp_path / "workspace" / "test-1" / "deep" / "a").write_bytes(b"x" * 900)
+    (tmp_path / "workspace" / "test-2").mkdir()
     with recorded(tmp_path, clock.now):
         pass
     with recorded(tmp_path, clock.now):
@@ -116,6 +120,8 @@ async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
     assert (status["jobs"]["active"], status["jobs"]["failed"]) == (2, 1)
     assert status["database"] == {"bytes": 5000, "wal_bytes": 700, "trouble": None}
     assert (status["backups"]["count"], status["backups"]["newest_bytes"]) == (2, 4000)
+    assert status["workspaces"] == {"count": 2, "bytes": 900, "entries": 2}
+    assert dict(lines(status, clock.now()))["workspaces"] == "2, 900 B in 2 entries"
     assert status["runs"]["cut_off"] == 1
     assert status["crashes"]["newest"]["what"] == "it fell over"
     assert status["memory"]["grown_bytes"] is not None

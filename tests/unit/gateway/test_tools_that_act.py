@@ -18,10 +18,13 @@ from agent.tools.command_runner import descendants
 from agent.tools.commands import LocalRunner
 from agent.tools.files import FilesTool
 from agent.tools.registry import ToolRegistry
+from agent.tools.room import Bounds
 from agent.tools.shell import ShellTool
 from agent.tools.workspace import Workspaces
 from gateway import approval_text as words
 from gateway import texts
+from gateway.config.models import Tools
+from gateway.wiring.tools import bounds_of
 from storage.memory_attachments import MemoryAttachments
 from tests.fakes.clock import FakeClock
 from tests.fakes.platform import inbound
@@ -275,3 +278,9 @@ async def test_a_tool_that_is_switched_reaches_a_living_conversation(scene: Scen
     conversation = await scene.store.conversation_for_key(KEY)
     lineage = await scene.store.lineage(conversation.tip_session_id)
     assert [s.end_reason for s in lineage] == ["switch", "switch", None]
+
+
+def test_how_much_room_there_is_stands_in_the_configuration() -> None:
+    assert bounds_of(Tools()) == Bounds()
+    wanted = Tools(workspace_mb=7, keep_free_mb=3)
+    assert bounds_of(wanted) == Bounds(7 * 1024**2, 3 * 1024**2)

@@ -13,9 +13,10 @@ from agent.approvals import Proposal, Ruling
 from agent.errors import StoreUnavailable, ToolError
 from agent.messages import text_of
 from agent.ports import ToolContext
-from agent.tools import workspace as bounds
+from agent.tools import room
 from agent.tools.files import MAX_READ_BYTES, MAX_SENT_BYTES, FilesTool
 from agent.tools.registry import ToolRegistry, files_of
+from agent.tools.room import Bounds
 from agent.tools.workspace import Workspaces
 from storage.memory_attachments import MemoryAttachments
 from tests.fakes.clock import FakeClock
@@ -31,10 +32,14 @@ class Scene:
         self.kept = MemoryAttachments(FakeClock())
         self.root = tmp_path / "workspace"
         self.folder = self.root / "test-1"
-        tool = FilesTool(Workspaces(self.root), self.kept, page_tokens=lambda: 100)
-        self.registry = ToolRegistry([tool], result_cap_tokens=400)
+        self.bound(Bounds(keep_free_bytes=0))
         self.sent: list[str] = []
         self.place = "test:1"
+
+    def bound(self, bounds: Bounds) -> None:
+        workspaces = Workspaces(self.root, bounds)
+        tool = FilesTool(workspaces, self.kept, page_tokens=lambda: 100)
+        self.registry = ToolRegistry([tool], result_cap_tokens=400)
 
     async def run(self, action: str, path: str = "", **more: Any) -> str:
         arguments = {"action": action, **({"path": path} if path else {}), **more}
@@ -294,8 +299,8 @@ async def test_the_store_of_files_may_fail(scene: Scene, monkeypatch: pytest.Mon
 
 
 async def test_a_workspace_can_be_full(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MAX_BYTES", 1024**2)
-    monkeypatch.setattr(bounds, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(room, "MAX_ENTRIES", 5)
+    scene.bound(Bounds(most_bytes=1024**2, keep_free_bytes=0))
     await scene.run("write", "d/a", text="x")
     (scene.folder / "big").touch()
     os.truncate(scene.folder / "big", 1024**2 - 2)
@@ -304,6 +309,17 @@ async def test_a_workspace_can_be_full(scene: Scene, monkeypatch: pytest.MonkeyP
     for n in range(3):
         (scene.folder / f"f{n}").touch()
     assert "workspace is full" in await scene.run("write", "b", text="x")
+
+
+async def test_some_of_the_disk_stays_free(scene: Scene) -> None:
+    await scene.run("write", "a", text="x")
+    scene.bound(Bounds(keep_free_bytes=2**60))
+    for answer in (await scene.run("write", "b", text="x"),
+                   await scene.run("edit", "a", old="x", new="y")):  # fmt: skip
+        assert "disk is nearly full" in answer
+        assert "have to stay free" in answer
+    assert await scene.run("delete", "a") == f"deleted {YES}"
+    assert list(scene.folder.iterdir()) == []
 
 
 async def test_a_disk_that_is_full_leaves_nothing_half(

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import pytest
 from agent.approvals import Proposal, Ruling
 from agent.errors import ToolError
 from agent.ports import PatientTool, ToolContext, ToolResult
-from agent.tools import commands
+from agent.tools import commands, room
 from agent.tools.command_runner import Kept, descendants
 from agent.tools.commands import RUNNER, CommandFailed, LocalRunner, Outcome, Request
+from agent.tools.room import MEGABYTE, Bounds, Room
 from agent.tools.shell import ShellTool, problem_with_command, readable, told
 from agent.tools.workspace import Workspaces
 
@@ -48,8 +50,13 @@ class Scene:
     def __init__(self, tmp_path: Path, seconds: float = 20.0) -> None:
         self.person = Person()
         self.root = tmp_path / "workspace"
-        self.tool = ShellTool(LocalRunner(), Workspaces(self.root), seconds=seconds)
+        self._seconds = seconds
+        self.bound(Bounds(keep_free_bytes=0))
         self.folder = self.root / "test-1"
+
+    def bound(self, bounds: Bounds) -> None:
+        workspaces = Workspaces(self.root, bounds)
+        self.tool = ShellTool(LocalRunner(), workspaces, seconds=self._seconds, look_seconds=0.05)
 
     async def run(self, command: str) -> str:
         return (await self.result(command)).text
@@ -407,3 +414,96 @@ async def test_a_workspace_that_is_a_link_is_none(scene: Scene, tmp_path: Path) 
     scene.folder.symlink_to(tmp_path)
     with pytest.raises(ToolError, match=r"link|folder"):
         await scene.run("ls")
+
+
+# --- room
+
+
+async def test_a_command_that_fills_its_workspace_is_ended(scene: Scene) -> None:
+    scene.bound(Bounds(most_bytes=5 * MEGABYTE, keep_free_bytes=0))
+    filling = "echo $$ > pid; for n in $(seq 100000); do head -c 200000 /dev/zero > f$n; done"
+    with pytest.raises(ToolError, match=r"nothing of it deleted: the workspace is full \(5 MB"):
+        await scene.run(filling)
+    assert await gone(int((scene.folder / "pid").read_text()))
+    files = len(list(scene.folder.iterdir()))
+    await asyncio.sleep(0.1)
+    assert len(list(scene.folder.iterdir())) == files > 20
+    text = await scene.run("echo more > more; rm f*; ls")
+    assert "[the workspace is full" in text
+    assert "can delete, and write nothing" in text
+    assert sorted(p.name for p in scene.folder.iterdir()) == ["more", "pid"]
+    assert (scene.folder / "more").read_bytes() == b""
+    assert "nothing" not in await scene.run("echo more > more && cat more")
+    assert (scene.folder / "more").read_text() == "more\n"
+
+
+async def test_no_file_becomes_larger_than_the_room_that_is_left(scene: Scene) -> None:
+    scene.bound(Bounds(most_bytes=3 * MEGABYTE, keep_free_bytes=0))
+    await scene.run("head -c 1000000 /dev/zero > one")
+    await scene.run("head -c 200000000 /dev/zero > two")
+    assert (scene.folder / "two").stat().st_size <= 2.1 * MEGABYTE
+
+
+async def test_folders_without_number_are_too_many_as_well(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MAX_ENTRIES", 200)
+    with pytest.raises(ToolError, match="200 entries at most"):
+        await scene.run("for n in $(seq 1000000); do mkdir -p a/$n/b/$n; done")
+
+
+async def test_what_lies_too_deep_to_be_counted_is_too_much(scene: Scene) -> None:
+    deep = "n=$(printf %0200d 0); for i in $(seq 40); do mkdir $n && cd $n || break; done"
+    with pytest.raises(ToolError, match="the workspace is full"):
+        await scene.run(f"{deep}; sleep 10")
+    await scene.run("rm -r 0*")
+    assert list(scene.folder.iterdir()) == []
+
+
+async def test_with_too_little_room_on_the_disk_a_command_can_only_make_some(
+    scene: Scene,
+) -> None:
+    await scene.run("echo old > old; echo keep > keep")
+    scene.bound(Bounds(keep_free_bytes=2**60))
+    text = await scene.run("rm old; echo new > new; ls")
+    assert "[the server's disk is nearly full" in text
+    assert (scene.folder / "new").read_bytes() == b""
+    assert (scene.folder / "keep").read_text() == "keep\n"
+
+
+async def test_a_stop_while_it_is_looked_at_ends_it(scene: Scene) -> None:
+    running = asyncio.ensure_future(scene.run("echo $$ > pid; sleep 30"))
+    pid = scene.folder / "pid"
+    while not pid.exists() or not pid.read_text():  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await gone(int(pid.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (Room(0, 0, 2**40, 10**6, 10**7), ""),
+        (Room(500 * MEGABYTE, 0, 2**40, 10**6, 10**7), ""),
+        (Room(500 * MEGABYTE + 1, 0, 2**40, 10**6, 10**7), "the workspace is full"),
+        (Room(0, room.MAX_ENTRIES, 2**40, 10**6, 10**7), "the workspace is full"),
+        (Room(0, 0, 499 * MEGABYTE, 10**6, 10**7), "disk is nearly full"),
+        (Room(0, 0, 2**40, 9_999, 10**7), "hardly any more files"),
+        (Room(0, 0, 2**40, 600, 10_000), ""),  # a small disk
+        (Room(0, 0, 2**40, 0, 0), ""),  # one that takes any number
+    ],
+)
+def test_what_there_is_room_for(found: Room, why: str) -> None:
+    said = room.lacking(found, Bounds())
+    assert (why in said) if why else (said == "")
+
+
+def test_what_began_without_room_may_go_on_unless_it_makes_it_worse() -> None:
+    start = Room(0, 0, 400 * MEGABYTE, 10**6, 10**7)
+    better = replace(start, free_bytes=450 * MEGABYTE)
+    worse = replace(start, free_bytes=300 * MEGABYTE)
+    fewer = replace(start, free_files=10**6 - 2_000)
+    ends = [bool(room.outgrown(start, now, Bounds())) for now in (start, better, worse, fewer)]
+    assert ends == [False, False, True, True]
