@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 
 from agent.messages import wire_message
 from agent.model_metadata import IMAGE_TOKENS, images_in
@@ -67,7 +66,11 @@ class ImageTokens:
     def of(self, model: str) -> int:
         """What a picture takes in this model's prompts."""
         samples = self._samples.get(model)
-        return round(median(samples)) if samples else IMAGE_TOKENS
+        if not samples:
+            return IMAGE_TOKENS
+        from statistics import median  # noqa: PLC0415 - only where pictures were sent
+
+        return round(median(samples))
 
     def learn(self, model: str, figure: int | None) -> None:
         """Take in what `sample` has found."""

@@ -208,6 +208,19 @@ class CompactingModel(Protocol):
         ...
 
 
+@runtime_checkable
+class LoadableModel(Protocol):
+    """A model that can do ahead of time what its first answer would wait for."""
+
+    async def load(self) -> None:
+        """Do it, in threads; asks nobody. May be called twice.
+
+        Raises:
+            ModelError: it can not be asked at all, as the first request would say.
+        """
+        ...
+
+
 class SideModel(Protocol):
     """The model for side tasks (summaries, plugins), called from worker threads only."""
 

@@ -14,11 +14,13 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agent.errors import ImportRefused, PosthouseError
-from agent.exchange.records import TakenIn
 from gateway.control import OtherSideGone, connect, read_line, send_line
+
+if TYPE_CHECKING:
+    from agent.exchange.records import TakenIn
 
 CHUNK_BYTES = 1024 * 1024
 SILENCE_SECONDS = 60.0
@@ -26,7 +28,7 @@ SILENCE_SECONDS = 60.0
 
 _PREFIX, _SUFFIX = ".import-", ".part"
 
-TakeIn = Callable[[Path, str | None], Awaitable[Sequence[TakenIn]]]
+TakeIn = Callable[[Path, str | None], Awaitable[Sequence["TakenIn"]]]
 """Reads a file and stores what it holds, for this owner or for those that it names."""
 
 
@@ -113,6 +115,8 @@ async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[Tak
         raise ImportRefused("the gateway went away; look at `posthouse sessions list`")
     if "taken" not in answer:
         raise ImportRefused(str(answer.get("error")))
+    from agent.exchange.records import TakenIn  # noqa: PLC0415 - only for who imports
+
     return [TakenIn(**item) for item in answer["taken"]]
 
 

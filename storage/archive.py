@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 from agent.attachments import StoredFile
 from agent.census import Census
-from agent.exchange.records import Portable
 from agent.ledger import LedgerLine, LedgerScope
 from agent.lineages import UsageTotals
 from agent.messages import Row
 from agent.sessions import Conversation, Hit, SearchScope, Session, SessionInfo
-from agent.simulation.recording import RowSize
-from storage import attachment_rows, exchange, ledger, lineages, search, sessions, sizes
+from storage import attachment_rows, ledger, lineages, search, sessions
 from storage.census import census
+
+if TYPE_CHECKING:
+    from agent.exchange.records import Portable
+    from agent.simulation.recording import RowSize
 
 A = TypeVarTuple("A")
 T = TypeVar("T")
@@ -97,9 +99,13 @@ class SqlArchive:
         return await self._reading.read(ledger.compressions, scope)
 
     async def portable(self, session_id: str) -> Portable:
+        from storage import exchange  # noqa: PLC0415 - only for who exports
+
         return await self._reading.read(exchange.portable, session_id)
 
     async def row_sizes(self, session_id: str) -> list[RowSize]:
+        from storage import sizes  # noqa: PLC0415 - only for who simulates
+
         return await self._reading.read(sizes.row_sizes, session_id)
 
     async def close(self) -> None:

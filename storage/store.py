@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.attachments import StoredFile
-from agent.exchange.records import Portable, TakenIn
 from agent.forgetting import Cleared, ClearedConversation, ForgetRequest, Holdings
 from agent.jobs.nouns import (
     Action,
@@ -70,7 +69,6 @@ from agent.store_ports import Appended, StoreWork
 from storage import (
     attachment_rows,
     changes,
-    exchange,
     forgetting,
     inbox,
     job_firing,
@@ -100,6 +98,9 @@ from storage.archive import A, Reading, SqlArchive, T
 from storage.database import Transaction
 from storage.migrate import identity
 from storage.upkeep import Examined
+
+if TYPE_CHECKING:
+    from agent.exchange.records import Portable, TakenIn
 
 _SHORTENING_TRIES = 5
 _LOOK_AT_LOG_STEPS = 100
@@ -575,6 +576,8 @@ class SqlStore(SqlArchive):
         return await self._reading.read(attachment_rows.known_files, names)
 
     async def take_in(self, portables: Sequence[Portable]) -> list[TakenIn]:
+        from storage import exchange  # noqa: PLC0415 - only for who imports
+
         return await self._writing.write_alone(exchange.take_in, tuple(portables))
 
     # life

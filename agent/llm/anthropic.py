@@ -1,4 +1,4 @@
-"""Owns the Anthropic SDK: the only module that imports it, and the home of its errors."""
+"""Owns the Anthropic SDK, which only this and `loading` import; the home of its errors."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from agent.errors import (
 from agent.llm.answers import message_of
 from agent.llm.background import in_daemon_thread
 from agent.llm.failures import Refusal, classify, retry_after, without_secret
+from agent.llm.loading import preload, rehearse
 from agent.llm.native import (
     NOT_KNOWN,
     NativeControls,
@@ -59,12 +60,6 @@ COUNT_DEADLINE_SECONDS = 10.0
 """For a count that only settles a border; the turn waits for it."""
 
 log = logging.getLogger(__name__)
-
-
-def preload() -> None:
-    """Import the SDK (over a second): in a thread, once the daemon is ready."""
-    import anthropic.lib.streaming  # noqa: PLC0415 - heavy: costs a second and 60 MB
-    import anthropic.resources.messages  # noqa: F401, PLC0415 - else loaded by the first call
 
 
 class AnthropicModel:
@@ -117,6 +112,11 @@ class AnthropicModel:
     @property
     def name(self) -> str:
         return self._name
+
+    async def load(self) -> None:
+        """The SDK, a client, and how answers are read (`agent.ports.LoadableModel`)."""
+        await self._connected()
+        await in_daemon_thread(rehearse, "rehearse-model-sdk")
 
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None

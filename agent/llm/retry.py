@@ -20,6 +20,7 @@ from agent.ports import (
     Clock,
     CompactingModel,
     LanguageModel,
+    LoadableModel,
     ModelRequest,
     ModelResponse,
     NativeSummary,
@@ -134,6 +135,12 @@ class RetryingModel:
             self._key_worked(asker)
             return response
         raise AssertionError("a chain is never empty")
+
+    async def load(self) -> None:
+        """As `agent.ports.LoadableModel`: of the first model; the others share its SDK."""
+        model = self._models[0]
+        if isinstance(model, LoadableModel):
+            await model.load()
 
     async def compact(self, request: ModelRequest, *, instructions: str = "") -> NativeSummary:
         """As `agent.ports.CompactingModel`: by the first model only, whose block it is to be."""

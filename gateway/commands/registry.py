@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import get_args
 
@@ -131,4 +130,6 @@ def find(name: str, foreign: Mapping[str, Command] = NO_OTHERS) -> Command | Non
 
 def near(name: str, others: Iterable[str] = ()) -> list[str]:
     """Names that somebody may have meant."""
+    import difflib  # noqa: PLC0415 - only for a name that is wrong
+
     return difflib.get_close_matches(name, [*COMMANDS, *others], n=2, cutoff=0.6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -132,6 +131,8 @@ def _home_of_unit(unit_path: Path) -> Path | None:
         text = unit_path.read_text(encoding="utf-8")
     except OSError:
         return None
+    import configparser  # noqa: PLC0415 - only where the service is installed
+
     unit = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         unit.read_string(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -78,12 +77,16 @@ def _variable_of(loc: tuple[Any, ...]) -> str:
 
 def _close_here(loc: tuple[Any, ...], *, cutoff: float) -> str | None:
     """The most similar key of the section in which it stands."""
+    import difflib  # noqa: PLC0415 - only for a key that is wrong
+
     fields = list(section_at(loc[:-1]).model_fields)
     return next(iter(difflib.get_close_matches(str(loc[-1]), fields, n=1, cutoff=cutoff)), None)
 
 
 def _elsewhere(wrong: str, *, cutoff: float) -> list[str]:
     """Where the most similar key of all stands."""
+    import difflib  # noqa: PLC0415 - as above
+
     paths = list(all_paths(Config))
     close = difflib.get_close_matches(wrong, [_last(path) for path in paths], n=1, cutoff=cutoff)
     return [path for path in paths if close and _last(path) == close[0]][:_MOST_PLACES]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,9 +11,6 @@ from typing import TYPE_CHECKING
 
 from agent.attachments import Attachments
 from agent.clock import RandomIds, SystemClock
-from agent.llm.anthropic import preload
-from agent.llm.background import in_daemon_thread
-from agent.llm.offline import OfflineModel
 from agent.llm.pictures import PictureLoader
 from agent.media.pictures import PictureMaker
 from agent.ports import Clock, IdSource, LanguageModel
@@ -38,20 +34,14 @@ from gateway.restarting import RestartDesk, is_managed
 from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.turns.enclosures import Enclosures
-from gateway.wiring.answering import (
-    Answering,
-    build_answering,
-    build_background,
-    build_books,
-)
+from gateway.wiring.answering import build_answering, build_background, build_books
 from gateway.wiring.companions import build_companions
-from gateway.wiring.exchange import kept_files, take_in
 from gateway.wiring.forgetting import build_desk, leavings_of
 from gateway.wiring.ground import Ground
 from gateway.wiring.jobs import build_jobs, build_resets
-from gateway.wiring.mcp import ServerPlan, build_servers, plan_servers
-from gateway.wiring.mcp import let_go as let_go_of_servers
+from gateway.wiring.kept_files import kept_files
 from gateway.wiring.models import build_model, check_model
+from gateway.wiring.on_demand import planned_servers, take_in, wanted_plugins, wanted_servers
 from gateway.wiring.overview import (
     TakeCensus,
     build_http,
@@ -76,9 +66,11 @@ from gateway.wiring.talking import (
     build_recovery,
     build_turns,
 )
+from gateway.wiring.warming_up import warm_up
 from storage.sqlite import open_store
 
 if TYPE_CHECKING:
+    from gateway.wiring.mcp import ServerPlan
     from gateway.wiring.plugins import Plugins
 
 log = logging.getLogger(__name__)
@@ -99,8 +91,8 @@ async def build_daemon(
         StoreUnavailable: the store can not be opened.
     """
     clock, ids = SystemClock(), RandomIds()
-    servers = plan_servers(config, around)
-    if config.agent.tools.shell or servers.has_programs:
+    servers = wanted_servers(config, around)
+    if config.agent.tools.shell or (servers is not None and servers.has_programs):
         conceal_this_process()
     check_model(config, around.secrets)
     check_platforms(config, around)
@@ -111,7 +103,7 @@ async def build_daemon(
     try:
         store: Store = decorate_store(opened) if decorate_store else opened
         files = kept_files(around.home, opened)
-        plugins = await _plugins(config, around, clock, store)
+        plugins = await wanted_plugins(config, around, clock, store)
         platforms = await build_platforms(config, around, clock, store, files, plugins)
         loader = PictureLoader(files)
         night = Night(around.home, opened, clock, config, also=partial(_files_of, plugins))
@@ -171,7 +163,7 @@ def assemble(
     books = build_books(ground)
     answering = build_answering(ground, model, books, attachments, pictures)
     background = build_background(ground, answering, books)
-    mcp = build_servers(servers, ground, answering.tools, attachments, pictures)
+    mcp = planned_servers(servers, ground, answering.tools, attachments, pictures)
     report = build_report(ground, answering, model, mcp)
     # Delivery and the console know each other: the mapping is complete before anything runs.
     serving: dict[str, Platform] = dict(platforms)
@@ -241,7 +233,7 @@ def assemble(
             micro=background.micro,
             http=build_http(config),
             metrics=books.metrics,
-            warm_up=partial(_warm_up, model, answering, tidy_files),
+            warm_up=partial(warm_up, model, answering, tidy_files),
             overview=overview,
             details=night.details(report.details) if night is not None else report.details,
             take_in=take_in,
@@ -261,7 +253,7 @@ def assemble(
                 ("jobs", jobs.close),
                 *answering.let_go(),
                 *ground.let_go(),
-                *let_go_of_servers(mcp),
+                *([("mcp servers", mcp.close)] if mcp is not None else []),
             ],
             beside=[
                 *([partial(plugins.facade.keep_fresh, store, clock)] if plugins else []),
@@ -273,38 +265,9 @@ def assemble(
     )
 
 
-async def _plugins(
-    config: Config, around: Surroundings, clock: Clock, store: Store
-) -> Plugins | None:
-    """The plugins that are asked for; without any, nothing of theirs is imported."""
-    if not config.wants_plugins:
-        return None
-    from gateway.wiring.plugins import load_plugins  # noqa: PLC0415 - only where there are some
-
-    return await load_plugins(config, around, clock, store)
-
-
 def _files_of(plugins: Plugins | None) -> tuple[Path, ...]:
     """What a backup should take along for them."""
     return plugins.providers.backup_paths if plugins is not None else ()
-
-
-async def _warm_up(
-    model: LanguageModel,
-    answering: Answering,
-    tidy_files: Callable[[], Awaitable[int]] | None,
-) -> None:
-    """Import the SDK beside the running loop, ask the provider for the window, tidy up."""
-    online = not isinstance(model, OfflineModel)
-    if online:
-        await in_daemon_thread(preload, "sdk-import")
-    # All that is loaded by now stays for good. Without this every full collection walks it again
-    # and holds the loop for a tenth of a second.
-    gc.freeze()
-    if online:
-        await answering.book.ask(model, answering.compactors.clear)
-    if tidy_files is not None:
-        await tidy_files()
 
 
 def _works(supervisor: Supervisor, platform: str) -> bool:

@@ -13,17 +13,12 @@ from agent.exchange.files import files_of
 from agent.exchange.records import Portable, PortableFile, TakenIn
 from agent.llm.background import in_daemon_thread
 from gateway.config.environment import Home
+from gateway.wiring.kept_files import kept_files
 from storage.archive import SqlArchive
 from storage.attachments import FolderAttachments
 from storage.files import read_portable_files, read_portables
 from storage.sqlite import open_archive, open_store
 from storage.store import SqlStore
-
-
-def kept_files(home: Home, store: SqlStore) -> FolderAttachments:
-    """The files of a home, beside its store."""
-    return FolderAttachments(home.attachments, store, SystemClock(), in_daemon_thread)
-
 
 # --- out ----------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from gateway.forgetting.office import ForgettingOffice
 from gateway.lanes.lanes import Lanes
 from gateway.lanes.resting import Rest
 from gateway.wiring.answering import Answering
-from gateway.wiring.exchange import kept_files
 from gateway.wiring.ground import Ground
+from gateway.wiring.kept_files import kept_files
 from gateway.wiring.surroundings import Surroundings
 from storage.attachments import FolderAttachments
 from storage.sqlite import open_store

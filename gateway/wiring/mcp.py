@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -75,14 +75,14 @@ def plan_servers(config: Config, around: Surroundings) -> ServerPlan:
 
 
 def build_servers(
-    plan: ServerPlan | None,
+    plan: ServerPlan,
     ground: Ground,
     tools: ToolRegistry,
     attachments: Attachments,
     pictures: PictureMaker,
 ) -> McpServers | None:
     """None: there is nothing to say about any."""
-    if plan is None or not (plan.servers or plan.problems):
+    if not (plan.servers or plan.problems):
         return None
     home = ground.around.home.path
     for server in plan.servers:
@@ -96,11 +96,6 @@ def build_servers(
         ground.clock,
         remarks=plan.problems,
     )
-
-
-def let_go(servers: McpServers | None) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
-    """What has to be told of the daemon's end, by name."""
-    return [] if servers is None else [("mcp servers", servers.close)]
 
 
 def _settings(

@@ -7,6 +7,8 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -677,6 +679,33 @@ async def test_closed_while_the_sdk_loads_stays_closed(
     may_load.set()
     assert type(await asked) is ModelConnectionError
     assert server.requests == []
+
+
+async def test_loading_asks_nobody_and_is_done_once(
+    server: AnthropicServer, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_for(server, clock)
+    await model.load()
+    assert server.requests == []
+    monkeypatch.setattr("agent.llm.anthropic.preload", lambda: pytest.fail("loaded again"))
+    await model.load()
+    server.script("here")
+    assert text_of((await model.respond(request())).message["content"]) == "here"
+    await model.aclose()
+    with pytest.raises(ModelConnectionError):
+        await model.load()
+
+
+def test_after_a_rehearsal_the_sdk_knows_how_answers_are_read() -> None:
+    code = (
+        "import sys, agent.llm.loading as loading; loading.preload()\n"
+        "from anthropic.types import Message, TextBlock, Usage\n"
+        "kinds = (Message, TextBlock, Usage)\n"
+        "before = any(kind.__pydantic_complete__ for kind in kinds)\n"
+        "loading.rehearse()\n"
+        "sys.exit(before or not all(kind.__pydantic_complete__ for kind in kinds))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 async def test_closed_is_closed_twice_over(server: AnthropicServer, clock: FakeClock) -> None:

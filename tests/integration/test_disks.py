@@ -20,7 +20,7 @@ from agent.clock import RandomIds, SystemClock
 from agent.errors import PosthouseError, StoreUnavailable
 from gateway.backups.shelf import folder_of, within
 from gateway.config.environment import Home
-from gateway.wiring.exchange import kept_files
+from gateway.wiring.kept_files import kept_files
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from storage.upkeep import check_file

@@ -20,7 +20,7 @@ from gateway.config.environment import Home, Secrets
 from gateway.config.models import Compression, Config, Console, Gateway, Model, Telegram
 from gateway.platforms.contract import Attachment, InboundMessage
 from gateway.wiring.assembling import assemble
-from gateway.wiring.exchange import kept_files
+from gateway.wiring.kept_files import kept_files
 from gateway.wiring.models import build_model
 from gateway.wiring.surroundings import Surroundings
 from storage.sqlite import open_store

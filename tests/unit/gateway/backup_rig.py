@@ -15,7 +15,7 @@ from gateway.backups.restoring import Restored, restore
 from gateway.config.environment import Home
 from gateway.home_lock import claimed
 from gateway.wiring.backups import store_tools
-from gateway.wiring.exchange import kept_files
+from gateway.wiring.kept_files import kept_files
 from storage.sqlite import open_store
 from tests.contract.store_suite import OWNER, said, talk
 

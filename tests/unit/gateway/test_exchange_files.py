@@ -21,7 +21,8 @@ from agent.exchange.records import Portable, PortableFile
 from agent.messages import Draft
 from agent.sessions import SessionPrefix, TurnOpening, session_key
 from gateway.config.environment import Home
-from gateway.wiring.exchange import exported_file, kept_files, take_in_file
+from gateway.wiring.exchange import exported_file, take_in_file
+from gateway.wiring.kept_files import kept_files
 from storage.sqlite import open_store
 from tests.fakes.files import png
 from tests.fakes.portables import portable_chain
