@@ -42,8 +42,11 @@ class Beside:
         with contextlib.suppress(SendUnknown):  # once is enough
             await self._say(OutboxDraft(item.draft.address, note, "notice"), -item.id)
 
-    async def refused(self, item: OutboxItem, part: OutboxPart) -> None:
-        """In the place of a part that the platform does not take, or of its preview."""
+    async def refused(self, item: OutboxItem, part: OutboxPart) -> bool:
+        """In the place of a part that the platform does not take, or of its preview.
+
+        False: not said, for the chat has to be silent first.
+        """
         address, shown = item.draft.address, part.payload.get("edits")
         # Where an answer was announced, it is seen by whom that would have been.
         key = item.draft.interaction if part.n == 0 else None
@@ -58,8 +61,10 @@ class Beside:
                 await self._say(replace(words, edits_message_id=None), part_id)
         except SendFlood as exc:
             self.chats.budget(address).silence(exc.retry_after_seconds)
+            return False
         except Exception:  # the supervised border of a platform: the other parts still go out
             log.info("nobody was told", extra={"outbox_id": item.id}, exc_info=True)
+        return True
 
     async def take_away_preview(self, item: OutboxItem) -> None:
         """Of an answer that goes out elsewhere; if it stays, that is no harm."""
@@ -69,6 +74,8 @@ class Beside:
         try:
             self.chats.budget(item.draft.address).called()
             await self.platform.preview(item.draft.address, "", shown, item.id)
+        except SendFlood as exc:
+            self.chats.budget(item.draft.address).silence(exc.retry_after_seconds)
         except Exception:  # the supervised border of a platform: the answer itself still goes out
             log.info("a preview stays", extra={"outbox_id": item.id}, exc_info=True)
 

@@ -22,6 +22,10 @@ MOST_DOUBTS = 2
 """Parts of one answer that may be in doubt before the parts behind them wait as well."""
 
 
+SAID_AT_MOST = 4
+"""So often it is tried to say that a part is missing."""
+
+
 @dataclass(slots=True)
 class _Progress:
     """How far an answer is."""
@@ -181,7 +185,7 @@ class ChatSender:
                     log.warning("part refused", extra=extra)
                     progress.failed.append((pending.part, told))
                     if item.draft.kind != "notice":
-                        await self._beside.refused(item, pending.part)
+                        await self._say_refused(item, pending.part)
                 case Fate.DOUBT:
                     self._tell_of_doubt(item, pending)
                     doubts += 1
@@ -193,6 +197,14 @@ class ChatSender:
         for part, why in progress.failed:
             await self._booking.mark(part, "failed", error=why)
         return True
+
+    async def _say_refused(self, item: OutboxItem, part: OutboxPart) -> None:
+        """Within the chat's budget; what floods again and again is let be."""
+        for _ in range(SAID_AT_MOST):
+            while (wait := self._means.chats.budget(item.draft.address).wait_seconds) > 0:
+                await self._waiting.pause(wait, nudged=False)
+            if await self._beside.refused(item, part):
+                return
 
     def _tell_of_doubt(self, item: OutboxItem, pending: Pending) -> None:
         extra = {

@@ -27,6 +27,8 @@ from gateway.platforms.contract import (
 
 log = logging.getLogger(__name__)
 
+LONG_SILENCE_SECONDS = 300.0
+"""The operator is told of longer ones."""
 _NEXT_TO_NOTHING = 1e-6
 
 
@@ -146,6 +148,8 @@ class PartSender:
             self._chats.budget(address).called()
             message_id = await self._platform.send(address, part, repeat=tries.repeat)
         except EditRefused:
+            if "edits" not in part.payload:
+                return Fate.REFUSED, "refused as an edit, which it is not"
             # The message whose place it should take is gone: then it is one of its own.
             payload = {key: value for key, value in part.payload.items() if key != "edits"}
             tries.only_edits_so_far()
@@ -158,12 +162,13 @@ class PartSender:
                 return Fate.GONE, str(exc) or "gone"
             return Fate.REFUSED, str(exc) or "refused"
         except SendFlood as exc:
-            self._chats.budget(address).silence(exc.retry_after_seconds)
+            self._silence(item, tries, exc.retry_after_seconds)
             self._means.queues.lead_no_more(self._bot, self._waiting)
             tries.pause = None
             await self._not_sent(pending)
         except SendUnavailable:
             tries.failures += 1
+            tries.floods = 0
             await self._not_sent(pending)
             self._soon(tries)
         except SendUnknown:
@@ -187,6 +192,16 @@ class PartSender:
             return Fate.SENT, message_id
         return None
 
+    def _silence(self, item: OutboxItem, tries: Tries, seconds: float) -> None:
+        """As long as the platform wants, and longer each time: some name no time, and flood on."""
+        tries.floods += 1
+        seconds = max(seconds, self._settings.flood_seconds(tries.floods))
+        budget = self._chats.budget(item.draft.address)
+        budget.silence(seconds)
+        if (wait := budget.wait_seconds) > LONG_SILENCE_SECONDS:
+            extra = {"platform": self._bot[0], "outbox_id": item.id, "seconds": round(wait)}
+            log.warning("the platform wants silence in a chat: its answers wait", extra=extra)
+
     async def _not_sent(self, pending: Pending) -> None:
         state: SendState = "unknown" if pending.tries.repeat else "planned"
         await self._booking.mark(pending.part, state)
@@ -208,6 +223,8 @@ class PartSender:
         leads = not self._is_foreign() and queues.leads(self._bot, self._waiting)
         longest = settings.recovery_seconds if leads else None
         seconds = settings.backoff_seconds(tries.failures, self._means.jitter(), longest)
+        if self._is_foreign():
+            seconds = settings.foreign_seconds
         tries.not_before(settings, self._clock.monotonic(), seconds, self._waiting.signs)
 
     # --- when

@@ -14,6 +14,8 @@ class DeliverySettings:
 
     first_backoff_seconds: float = 1.0
     longest_backoff_seconds: float = 60.0
+    foreign_seconds: float = 3600.0
+    """Before what another bot owes is tried again: it takes a new token, so a new start."""
     recovery_seconds: float = 7.0
     """In which one of all chats that wait for a bot asks again, on average; that wakes the rest."""
     store_backoff_seconds: float = 5.0
@@ -45,6 +47,12 @@ class DeliverySettings:
         pause = self.first_backoff_seconds * 2.0 ** min(failures - 1, 16)
         most = self.longest_backoff_seconds
         return min(most if longest is None else min(most, longest), pause) * (0.75 + dice / 2)
+
+    def flood_seconds(self, floods: int) -> float:
+        """The least silence after so many floods in a row, whatever the platform says."""
+        if floods < 2:
+            return 0.0
+        return min(self.longest_backoff_seconds, 2.0 ** min(floods - 2, 16))
 
     def doubt_seconds(self, unknowns: int) -> float:
         """After so many tries of which each may have arrived."""
@@ -107,6 +115,8 @@ class Tries:
     growth: int = 0
     """Of those, the ones that count for the next pause: made while the platform worked."""
     failures: int = 0
+    floods: int = 0
+    """In a row."""
     crashes: int = 0
     inherited: bool = False
     """It was in doubt before this process tried it."""

@@ -15,6 +15,7 @@ from agent.clock import SystemClock
 from agent.mail import Address, OutboxDraft, OutboxPart
 from agent.ports import Clock
 from gateway.platforms.contract import (
+    ChatGone,
     PlatformConfigError,
     PlatformState,
     PlatformUnavailable,
@@ -438,6 +439,19 @@ async def test_an_answer_to_a_deleted_message_arrives(
     assert server.visible_texts(USER) == ["a", "b"]
 
 
+async def test_an_answer_to_a_topic_that_is_gone_arrives_in_the_chat_itself(
+    server: TelegramServer, telegram: TelegramPlatform
+) -> None:
+    """A reminder that was set in a topic was lost without a word."""
+    server.add_group(GROUP, topics={7: "seven"})
+    message = server.group_text("hi", chat_id=GROUP, thread_id=7)["message"]["message_id"]
+    del server.state.chats[GROUP].topics[7]
+    await telegram.typing(address(GROUP, thread=7))
+    await telegram.send(address(GROUP, thread=7, reply=message), part("a"))
+    (sent,) = server.sent
+    assert (sent.text, sent.thread_id, sent.reply_to) == ("a", None, None)
+
+
 async def test_refused_markup_goes_out_once_as_plain_text(
     server: TelegramServer, telegram: TelegramPlatform
 ) -> None:
@@ -564,6 +578,13 @@ async def test_flood_control_is_told_with_its_seconds(
         (Fault.error(403, "Forbidden: bot was blocked by the user"), SendRefused, 0),
         (Fault.error(400, "Bad Request: chat not found"), SendRefused, 0),
         (Fault.error(400, "Bad Request: message thread not found"), SendRefused, 0),
+        (Fault.error(400, "Bad Request: TOPIC_CLOSED"), SendRefused, 0),
+        (Fault.error(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), ChatGone, 0),
+        (
+            Fault.error(400, "Bad Request: not enough rights to send text messages to the chat"),
+            ChatGone,
+            0,
+        ),
         (Fault.error(500, "Internal Server Error", after=True), SendUnknown, 1),
         (Fault.html(502, "sendMessage"), SendUnknown, 0),
         (Fault.html(403, "sendMessage"), SendUnknown, 0),

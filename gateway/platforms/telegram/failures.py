@@ -36,6 +36,10 @@ class NoSuchMessage(Exception):
     """The message to answer is gone; nothing was sent."""
 
 
+class NoSuchTopic(NoSuchMessage):
+    """Its whole topic is gone; nothing was sent."""
+
+
 class BadButtons(Exception):
     """The buttons are refused; nothing was sent."""
 
@@ -109,6 +113,19 @@ class Failures:
         return exc
 
 
+_CLOSED = (
+    "chat not found",
+    "peer_id_invalid",
+    "chat was deleted",
+    "chat_write_forbidden",
+    "chat_restricted",
+    "have no rights to send a message",
+    "not enough rights to send text messages",
+    "need administrator rights in the channel chat",
+)
+"""What says that nothing at all is taken in this chat, though it is no 403."""
+
+
 def _bad_request(text: str) -> Exception:
     lower = text.lower()
     if "not modified" in lower:
@@ -119,9 +136,9 @@ def _bad_request(text: str) -> Exception:
         return BadMarkup(text)
     if "replied" in lower and "not found" in lower:
         return NoSuchMessage(text)
-    if "chat not found" in lower or "peer_id_invalid" in lower or "chat was deleted" in lower:
-        return ChatGone(text)
-    return SendRefused(text)
+    if "thread not found" in lower or "topic_deleted" in lower or "topic_id_invalid" in lower:
+        return NoSuchTopic(text)
+    return ChatGone(text) if any(sign in lower for sign in _CLOSED) else SendRefused(text)
 
 
 def _never_left(exc: BaseException) -> bool:

@@ -128,6 +128,84 @@ async def test_a_flood_of_nonsense_length_ends(post: Post, seconds: float) -> No
     assert post.platform.texts() == ["one"]
 
 
+@pytest.mark.parametrize("seconds", [0.0, -5.0, float("nan"), 1e-9, 1.0])
+async def test_a_platform_that_floods_for_ever_is_not_asked_in_a_loop(
+    post: Post, seconds: float
+) -> None:
+    """One that names no time was asked as fast as the processor could, each time with two rows."""
+    post.platform.fail(SendFlood(seconds), times=10_000)
+    await post.owe("one")
+    await post.pass_time(600)
+    assert len(post.platform.calls) <= 20
+    post.platform.failures.clear()
+    await post.pass_time(86_400 if seconds != seconds else 61)
+    assert post.platform.texts() == ["one"]
+
+
+async def test_a_long_silence_is_said_to_the_operator(
+    post: Post, caplog: pytest.LogCaptureFixture
+) -> None:
+    post.platform.fail(SendFlood(5))
+    await post.owe("one")
+    await post.pass_time(6)
+    assert caplog.records == []
+    post.platform.fail(SendFlood(40_000))
+    await post.owe("two")
+    await post.pass_time(100)
+    (told,) = caplog.records
+    assert (told.levelname, told.__dict__["seconds"]) == ("WARNING", 40_000)
+
+
+async def test_an_edit_that_is_none_and_is_refused_as_one_ends(post: Post) -> None:
+    post.platform.fail(EditRefused("a bug of the platform"), times=10_000)
+    await post.owe("one")
+    await post.settle()
+    assert len(post.platform.calls) < 5
+    assert await post.states() == []
+
+
+async def test_a_flood_at_what_is_said_of_a_refused_part_is_waited_for(post: Post) -> None:
+    """The person never learned that a part is missing."""
+    post.platform.failures.extend(
+        [Failure(SendRefused("no")), Failure(SendFlood(40)), Failure(SendFlood(2)), None]
+    )
+    await post.owe("one")
+    await post.pass_time(39)
+    assert post.platform.texts() == []
+    await post.pass_time(10)
+    assert post.platform.texts() == [texts.PART_REFUSED]
+    assert await post.states() == []
+
+
+async def test_a_flood_at_a_preview_that_is_taken_away_silences_the_chat(
+    post: Post, clock: FakeClock
+) -> None:
+    post.platform.previews = "message"
+    shown = await post.platform.preview(CHAT, "half", None, 5)
+    post.platform.preview_failures.append(Failure(SendFlood(40)))
+    draft = OutboxDraft(CHAT, "whole", edits_message_id=shown)
+    item = await post.store.owe(draft)
+    clock.set_wall(clock.now() + 2 * 86_400)
+    post.delivery.hand_over([item])
+    await post.pass_time(39)
+    assert len(post.platform.calls) == 0
+    await post.pass_time(2)
+    assert "whole" in post.platform.texts()[-1]
+
+
+async def test_what_another_bot_owes_costs_next_to_nothing_while_it_waits(post: Post) -> None:
+    """It was tried every minute for ever, with two rows written each time."""
+    post.platform.bot_id = "901"
+    post.platform.fail(SendUnavailable("owed by another bot"), times=10_000)
+    await post.owe("one")
+    await post.pass_time(86_400)
+    assert len(post.platform.calls) < 60
+    post.platform.failures.clear()
+    post.delivery.nudge("fake")  # as at the start of that bot
+    await post.settle()
+    assert post.platform.texts() == ["one"]
+
+
 async def test_what_was_not_delivered_is_tried_until_it_is(post: Post) -> None:
     post.platform.fail(SendUnavailable("down"), times=8)
     await post.owe("one")

@@ -14,7 +14,13 @@ from gateway.platforms.contract import (
     EditRefused,
     SendRefused,
 )
-from gateway.platforms.telegram.failures import BadButtons, BadMarkup, ChatMoved, NoSuchMessage
+from gateway.platforms.telegram.failures import (
+    BadButtons,
+    BadMarkup,
+    ChatMoved,
+    NoSuchMessage,
+    NoSuchTopic,
+)
 from gateway.platforms.telegram.native.buttons import PRESS, rows
 from gateway.platforms.telegram.out.calls import Form, MessageCalls
 from gateway.platforms.telegram.out.enclosing import Enclosing, Missing
@@ -24,7 +30,7 @@ from gateway.platforms.telegram.out.planning import MARK, marked_as_repeat
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_FORMS = 6
+_FORMS = 7
 """A chat that moved, and each thing that can be left out, once."""
 
 
@@ -76,6 +82,11 @@ class Outgoing:
                 if not form.rows:
                     raise SendRefused(str(exc)) from exc
                 form = replace(form, rows=())
+            except NoSuchTopic as exc:
+                if form.thread_id is None:
+                    raise SendRefused(str(exc)) from exc
+                log.warning("topic gone, sent to the chat itself", extra={"error": str(exc)})
+                form = replace(form, thread_id=None, reply_to=None)
             except NoSuchMessage as exc:
                 if form.reply_to is None:
                     raise SendRefused(str(exc)) from exc
