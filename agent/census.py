@@ -7,6 +7,20 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class RefusingChat:
+    """A chat that took none of the newest answers: it blocks the bot, or is gone."""
+
+    platform: str
+    chat_id: str
+    answers: int
+    """Given up, one after the other, without one that arrived in between."""
+    since: float
+    """When the first of those was owed."""
+    reason: str
+    """Why the newest one was given up, in the platform's words."""
+
+
+@dataclass(frozen=True, slots=True)
 class Census:
     """How much waits, how long already, and what a day brought."""
 
@@ -19,6 +33,8 @@ class Census:
     owed_oldest_at: float | None = None
     in_doubt: int = 0
     """Of the owed: perhaps they have arrived."""
+    refusing: tuple[RefusingChat, ...] = ()
+    """As far as they were owed answers of late; those with most first."""
     turns: Mapping[str, int] = field(default_factory=dict)
     """Of the day, by state."""
     compressions: int = 0

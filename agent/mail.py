@@ -70,6 +70,10 @@ class InboxItem:
     state: InboxState
 
 
+NOT_AWAITED = "it is over"
+"""Why a question was given up that nobody waits for an answer to any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """Something to press under an answer: whoever presses says ``command``, through the same gate.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 
-from agent.census import Census
+from agent.census import Census, RefusingChat
+from agent.mail import NOT_AWAITED
 
 MOST_TURNS = 20_000
 MOST_SESSIONS = 5_000
-"""Looked at for a day, from the newest on: a number for a person's eyes must not take long."""
+MOST_ANSWERS = 500
+"""Looked at, from the newest on: a number for a person's eyes must not take long."""
+RECENT_SECONDS = 7 * 86_400.0
 
 
 def census(connection: sqlite3.Connection, now: float, day_began_at: float) -> Census:
@@ -29,11 +33,34 @@ def census(connection: sqlite3.Connection, now: float, day_began_at: float) -> C
         owed=owed,
         owed_oldest_at=owed_oldest,
         in_doubt=in_doubt,
+        refusing=_refusing(connection, now),
         turns=_turns(connection, day_began_at),
         compressions=compressions,
         compressed_at=compressed_at,
         cooling_down=_cooling_down(connection, now),
     )
+
+
+def _refusing(connection: sqlite3.Connection, now: float) -> tuple[RefusingChat, ...]:
+    """By the newest answers: a chat that is owed no more is nobody's news."""
+    newest = connection.execute(
+        "SELECT platform, bot_id, chat_id, state, created_at, error FROM outbox"
+        " ORDER BY id DESC LIMIT ?",
+        (MOST_ANSWERS,),
+    )
+    found: dict[tuple[str, str, str], RefusingChat] = {}
+    heard: set[tuple[str, str, str]] = set()
+    for platform, bot_id, chat_id, state, created_at, error in newest:
+        chat = (platform, bot_id, chat_id)
+        if state == "sent" or now - created_at > RECENT_SECONDS:
+            heard.add(chat)
+        if chat in heard or state != "failed" or error == NOT_AWAITED:
+            continue
+        if chat not in found:
+            found[chat] = RefusingChat(platform, chat_id, 0, created_at, error or "")
+        one = found[chat]
+        found[chat] = replace(one, answers=one.answers + 1, since=created_at)
+    return tuple(sorted(found.values(), key=lambda one: -one.answers))
 
 
 def _quarantined(connection: sqlite3.Connection) -> int:

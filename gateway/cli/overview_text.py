@@ -74,7 +74,17 @@ def _queues(found: Mapping[str, Any], now: float) -> str:
         words += f", {found['outbox_in_doubt']:,} of them in doubt"
     if found["quarantined"]:
         words += f", {count(found['quarantined'], 'update')} unreadable"
+    if refusing := found.get("refusing"):
+        chats = count(found["refusing_chats"], "chat takes", "chats take")
+        words += f"; {chats} no answers: {', '.join(_refusing(each, now) for each in refusing)}"
+        words += ", …" * (found["refusing_chats"] > len(refusing))
     return words
+
+
+def _refusing(chat: Mapping[str, Any], now: float) -> str:
+    where = plain(f"{chat['platform']} {chat['chat_id']}", 80)
+    lost = f"{count(chat['answers'], 'answer')} given up since {span(now - chat['since'])}"
+    return f"{where} ({lost}: {plain(str(chat['reason']), 80)})"
 
 
 def _today(found: Mapping[str, Any], now: float) -> str:

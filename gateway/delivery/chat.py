@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agent.mail import OutboxItem, OutboxPart
+from agent.mail import NOT_AWAITED, OutboxItem, OutboxPart
 from gateway.delivery.beside import Beside
 from gateway.delivery.booking import Booking
 from gateway.delivery.late import late_note
@@ -131,7 +131,7 @@ class ChatSender:
             done = await self._deliver(progress, first=first)
         except NotAwaited:
             log.info("a question was not sent: it is over", extra={"outbox_id": item.id})
-            await self._booking.give_up(item, "it is over")
+            await self._booking.give_up(item, NOT_AWAITED)
             return True
         if not done:
             self._aside.append(progress)

@@ -24,6 +24,8 @@ from gateway.monitoring.sources import JobFacts, Sources
 
 log = logging.getLogger(__name__)
 
+MOST_REFUSING = 5
+"""Chats that take nothing, by name."""
 STORE_SECONDS = 2.0
 FILES_SECONDS = 2.0
 DAY_SECONDS = 86_400.0
@@ -154,6 +156,8 @@ class Overview:
             "outbox": found.owed,
             "outbox_oldest_seconds": _age(found.owed_oldest_at, now),
             "outbox_in_doubt": found.in_doubt,
+            "refusing_chats": len(found.refusing),
+            "refusing": [asdict(chat) for chat in found.refusing[:MOST_REFUSING]],
             "quarantined": found.quarantined,
         }
 

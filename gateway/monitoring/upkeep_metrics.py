@@ -50,6 +50,11 @@ def upkeep_metrics(
             lambda: queue("outbox_in_doubt"),
         ),
         Gauge(
+            "posthouse_chats_refusing",
+            "Chats that took none of their newest answers: they block the bot, or are gone.",
+            lambda: queue("refusing_chats"),
+        ),
+        Gauge(
             "posthouse_database_bytes",
             "Size of the database and of its write-ahead log.",
             lambda: {(name,): float(size) for name, size in overview.file_bytes().items()},

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.census import Census
+from agent.census import Census, RefusingChat
 from agent.errors import StoreUnavailable
 from agent.messages import Draft
 from agent.ports import Usage
@@ -223,7 +223,8 @@ def test_turns_on_the_board(clock: FakeClock) -> None:
 async def test_metrics_can_be_read_whatever_is_known(clock: FakeClock, tmp_path: Path) -> None:
     reloads = {"taken over": 3, "refused": 1}
     now = clock.now()
-    found = Census(inbox_new=1, inbox_oldest_at=now - 5, in_doubt=2)
+    blocked = RefusingChat("telegram", "111", 3, now - 7200, "bot was blocked by the user")
+    found = Census(inbox_new=1, inbox_oldest_at=now - 5, in_doubt=2, refusing=(blocked,))
 
     async def jobs() -> JobFacts:
         return JobFacts(active=2, next_at=now + 60)
@@ -243,6 +244,10 @@ async def test_metrics_can_be_read_whatever_is_known(clock: FakeClock, tmp_path:
     assert value("posthouse_inbox_oldest_seconds") == 5
     assert value("posthouse_outbox_oldest_seconds") == 0
     assert value("posthouse_outbox_in_doubt") == 2
+    assert value("posthouse_chats_refusing") == 1
+    told = dict(lines({"queues": scene.overview.queues()}, now))
+    assert "1 chat takes no answers: telegram 111 (3 answers given up since 2 h 00 min" in str(told)
+    assert "bot was blocked by the user" in str(told)
     assert value("posthouse_jobs_active") == 2
     assert value("posthouse_job_next_timestamp_seconds") == now + 60
     assert value("posthouse_backup_age_seconds") == 60

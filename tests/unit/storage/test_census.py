@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.census import Census
-from agent.mail import OutboxDraft
+from agent.census import Census, RefusingChat
+from agent.mail import NOT_AWAITED, Address, OutboxDraft, PartDraft
 from agent.sessions import CompressionState
 from storage.census import census
 from storage.migrate import migrate
@@ -75,6 +76,39 @@ async def test_what_waits_and_what_the_day_brought(tmp_path: Path, clock: FakeCl
         assert (await archive.census(clock.now(), today)).owed == 2
     finally:
         await archive.close()
+
+
+async def test_chats_that_take_nothing_are_seen_until_one_answer_arrives(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    store = await open_store(tmp_path / "state.db", clock=clock, ids=SequentialIds())
+    other = replace(CHAT, chat_id="other")
+
+    async def owe(to: Address, fate: str) -> None:
+        item = await store.owe(OutboxDraft(to, "words", "notice"))
+        await clock.advance(10)
+        if fate == "sent":
+            (part,) = await store.plan_parts(item.id, [PartDraft({})])
+            await store.mark_part(part.id, "sent")
+        elif fate != "owed":
+            await store.fail_outbox(item.id, fate)
+
+    try:
+        await owe(other, "blocked")
+        await owe(CHAT, "sent")
+        since = clock.now()
+        await owe(CHAT, "blocked")
+        await owe(CHAT, NOT_AWAITED)
+        await owe(CHAT, "blocked by the user")
+        await owe(CHAT, "owed")
+        first, second = (await store.census(clock.now(), 0.0)).refusing
+        assert first == RefusingChat(CHAT.platform, CHAT.chat_id, 2, since, "blocked by the user")
+        assert (second.chat_id, second.answers) == ("other", 1)
+        await owe(CHAT, "sent")
+        assert [c.chat_id for c in (await store.census(clock.now(), 0.0)).refusing] == ["other"]
+        assert (await store.census(clock.now() + 8 * DAY, 0.0)).refusing == ()
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize(
