@@ -63,4 +63,4 @@ def web_text(data: bytes, label: str = "", *, markup: bool = False) -> str:
     wrong = text.count("\ufffd")
     right = 0 if text.isascii() else sum(not ch.isascii() for ch in text) - wrong
     # A letter that is cut or damaged does not make a page another one.
-    return text if wrong == 0 or right > wrong else data.decode("cp1252", "replace")
+    return text if wrong == 0 or right >= wrong else data.decode("cp1252", "replace")
