@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 
 from agent.mail import Address
 from agent.ports import Clock
@@ -19,6 +20,8 @@ REMEMBERED_SECONDS = 60.0
 """The longest time over which a platform counts."""
 REMEMBERED_CALLS = 64
 REMEMBERED_GONE = 10_000
+FORSAKEN_TIMES, FORSAKEN_SECONDS = 3, 86_400.0
+"""Rights that are missing for an afternoon are no end."""
 PRUNE_EVERY_SECONDS = 5.0
 
 
@@ -67,13 +70,21 @@ def spare_calls(bounds: PreviewBounds) -> int:
     return min(max(1, int(bounds.calls * PREVIEW_SHARE)), REMEMBERED_CALLS)
 
 
+@dataclass(slots=True)
+class _Lost:
+    """A chat that takes nothing."""
+
+    since: float
+    times: int = 0
+
+
 class Chats:
     """All chats; what nobody needs any more is forgotten."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._budgets: dict[ChatKey, FloodBudget] = {}
-        self._gone: OrderedDict[ChatKey, None] = OrderedDict()
+        self._gone: OrderedDict[ChatKey, _Lost] = OrderedDict()
         self._prune_at = -math.inf
 
     def __len__(self) -> int:
@@ -90,7 +101,8 @@ class Chats:
 
     def lost(self, address: Address) -> None:
         """The chat takes nothing any more: no ornaments are sent there until somebody writes."""
-        self._gone[chat_of(address)] = None
+        lost = self._gone.setdefault(chat_of(address), _Lost(self._clock.monotonic()))
+        lost.times += 1
         while len(self._gone) > REMEMBERED_GONE:
             self._gone.popitem(last=False)
 
@@ -101,6 +113,13 @@ class Chats:
     def is_gone(self, address: Address) -> bool:
         """Is everything that is not owed in vain?"""
         return chat_of(address) in self._gone
+
+    def is_forsaken(self, address: Address) -> bool:
+        """Has it taken nothing for so long, and so often, that it is no passing trouble?"""
+        lost = self._gone.get(chat_of(address))
+        if lost is None or lost.times < FORSAKEN_TIMES:
+            return False
+        return self._clock.monotonic() - lost.since >= FORSAKEN_SECONDS
 
     def _prune(self) -> None:
         now = self._clock.monotonic()

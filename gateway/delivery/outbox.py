@@ -133,6 +133,10 @@ class Delivery:
         """Somebody wrote there: whatever the chat was, it is open now."""
         self._chats.heard(address)
 
+    def is_forsaken(self, address: Address) -> bool:
+        """Has this chat refused everything for a day, as far as this process knows?"""
+        return self._chats.is_forsaken(address)
+
     def previews(self, notes: PreviewNotes) -> Previews:
         """What shows answers while they are written, in step with everything that is sent here."""
         return Previews(

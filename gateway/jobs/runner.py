@@ -168,7 +168,7 @@ class JobRunner:
             if fired is None:
                 return
             await self._hand_over(fired)
-            if why == job_text.NOT_ALLOWED:
+            if why in (job_text.NOT_ALLOWED, job_text.CHAT_FORSAKEN):
                 await self._pause(fired.job, why)
         except StoreError:
             raise
@@ -182,6 +182,9 @@ class JobRunner:
         """(why not, what becomes of it); None: it stays due, for as long as it may be late."""
         try:
             why = await self._rights.why_not(job, now)
+            if not why and job.schedule.kind != "once" and job.origin != "house":
+                forsaken = self._delivery.is_forsaken(job.place.address)
+                why = job_text.CHAT_FORSAKEN if forsaken else ""
         except RightsUnknown:
             if (await self._decided(job, now)).run_at is None:
                 return job_text.RIGHTS_UNKNOWN, refused(job, now, job_text.RIGHTS_UNKNOWN)
@@ -208,7 +211,9 @@ class JobRunner:
         paused = await self._store.set_job(
             job.id, "paused", next_run_at=job.next_run_at, reason=why
         )
-        if paused is not None and await self._rights.is_heard(job, self._clock.now()):
+        if why == job_text.CHAT_FORSAKEN:
+            self._delivery.heard(job.place.address)  # whoever resumes it wants it tried anew
+        elif paused is not None and await self._rights.is_heard(job, self._clock.now()):
             draft = OutboxDraft(job.place.address, job_text.paused(job, why), "notice")
             self._delivery.hand_over([await self._store.owe(draft)])
 

@@ -22,6 +22,7 @@ from gateway.jobs import job_text
 from gateway.jobs.deciding import NOT_RUNNING
 from gateway.jobs.house import House, HouseJob
 from gateway.lanes.overdue import JOB_TURN_SECONDS
+from gateway.platforms.contract import ChatGone
 from storage.memory import MemoryStore
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.platform import inbound
@@ -513,6 +514,42 @@ async def test_a_zone_that_is_gone_pauses_its_job_alone(rig: JobRig) -> None:
     await rig.go(DAY)
     assert "no time zone" in (await rig.job(job)).reason
     assert await rig.ledger(other) == [("done", 1)]
+
+
+async def test_a_job_in_a_chat_that_blocks_the_bot_for_ever_ends(clock: FakeClock) -> None:
+    """It asked the model again and again, and each answer was given up, for ever and unseen."""
+    rig = JobRig(clock)
+    await rig.start()
+    job = await rig.add()
+    once = await rig.add("later", Schedule("once", "2027-02-01T09:00:00", BERLIN))
+    rig.platform.blocked["111"] = ChatGone("bot was blocked by the user")
+    await rig.go(40 * 3600)
+    paused = await rig.job(job)
+    assert (paused.state, paused.reason) == ("paused", job_text.CHAT_FORSAKEN)
+    tries = len(rig.platform.calls)
+    assert tries < 30
+    await rig.go(5 * 86_400)
+    assert (len(rig.platform.calls), await rig.store.owed()) == (tries, [])
+    assert (await rig.job(once)).state == "active"
+    # Somebody resumes it: it is tried anew, and paused again after another day.
+    await rig.store.set_job(job.id, "active", next_run_at=clock.now() + 60)
+    await rig.go(3 * 3600)
+    assert (await rig.job(job)).state == "active"
+    del rig.platform.blocked["111"]
+    await rig.go(3600)
+    assert rig.platform.texts() == ["tea"]
+
+
+async def test_a_chat_that_is_closed_for_an_afternoon_pauses_no_job(clock: FakeClock) -> None:
+    rig = JobRig(clock)
+    await rig.start()
+    job = await rig.add()
+    for _ in range(3):
+        rig.platform.blocked["111"] = ChatGone("no rights")
+        await rig.go(20 * 3600)
+        del rig.platform.blocked["111"]
+        await rig.go(2 * 3600)
+    assert (await rig.job(job)).state == "active"
 
 
 async def test_a_job_that_trips_over_a_bug_of_ours_is_paused_in_words(clock: FakeClock) -> None:
