@@ -7,7 +7,7 @@ import os
 import random
 import statistics
 import subprocess
-import time
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -56,23 +56,33 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, math.ceil(percent / 100 * len(ordered)) - 1))]
 
 
+_OF_ONE_PROCESS = """
+import os, sys, time
+null = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)]
+begun = time.perf_counter()
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=null)
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - begun, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+"""
+"""A process's peak begins with what the one that started it has: that has to be a small one."""
+
+
 def process(
     command: Sequence[str], environment: dict[str, str] | None = None
 ) -> tuple[float, float]:
-    """Wall seconds and peak RSS (MiB) of one run of a command."""
-    start = time.perf_counter()
-    child = subprocess.Popen(
-        command,
+    """Wall seconds and peak RSS (MiB) of one run of a command, named by its whole path."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _OF_ONE_PROCESS, *command],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         env={**os.environ, **(environment or {})},
+        text=True,
+        check=True,
     )
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise RuntimeError(f"{command} ended with {child.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    wall, peak, code = done.stdout.split()
+    if code != "0":
+        raise RuntimeError(f"{command} ended with {code}")
+    return float(wall), int(peak) / 1024
 
 
 WORDS = ("deploy", "session", "gateway", "token", "context", "window", "retry", "database", "queue")
