@@ -122,12 +122,14 @@ class CompactorCache:
         making = [(name, e.making) for name, e in self._entries.items() if not e.making.done()]
         late = [asyncio.ensure_future(self._made_late(*one)) for one in making]
         closing = asyncio.ensure_future(keeper.close(self.made()))
-        everything = (closing, *late, *self._going)
+        told: list[asyncio.Future[None]] = [closing, *late, *self._going]
         try:
-            await asyncio.wait(everything)
+            await asyncio.wait(told)
         finally:
-            for task in (*everything, *(each for _, each in making)):
+            for task in told:
                 task.cancel()
+            for _, each in making:
+                each.cancel()
         closing.result()
 
     async def _made_late(self, conversation_id: str, making: asyncio.Future[Compactor]) -> None:
