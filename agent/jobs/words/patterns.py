@@ -11,7 +11,10 @@ from agent.jobs.words.vocabulary import CHINESE_DIGITS, NUMBERS
 END = r"(?-i:(?![0-9A-Z_a-zÀ-ɏ]))"
 """No letter or digit goes on here. Chinese follows without a space."""
 CHINESE_NUMBER = "[零〇一二两三四五六七八九十]{1,3}"
-_PLAIN = str.maketrans("：．，　、İıſ", ":., ,iis")
+MARKS = "\u200b\u200e\u200f\u2060\ufeff\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Seen by nobody: they come with what is copied from a page, and with keyboards that also write
+from right to left."""
+_PLAIN = str.maketrans(f"：．，　、İıſ{MARKS}", f":., ,iis{' ' * len(MARKS)}")
 """Signs of other widths; and letters that a pattern in any case takes for others, which are in no
 vocabulary."""
 

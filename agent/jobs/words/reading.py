@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+from agent.jobs.nouns import as_name
 from agent.jobs.words.meaning import meaning
 from agent.jobs.words.nouns import Meant, Split, TimeUnclear
-from agent.jobs.words.patterns import narrowed
+from agent.jobs.words.patterns import MARKS, narrowed
 from agent.jobs.words.slots import Reach, Slots, reach
 from agent.messages import is_blank
 
@@ -67,7 +68,7 @@ def split(argument: str, now: float, zone: str) -> Split:
     Raises:
         TimeUnclear: there is none, no text is left, or it could be read in two ways.
     """
-    argument = argument.strip()
+    argument = argument.strip().strip(MARKS).strip()
     if len(argument) > MAX_ARGUMENT_CHARS:
         raise TimeUnclear("That is too long. Say it in fewer words.")
     me = _ME.match(argument)
@@ -206,5 +207,5 @@ def _no_time(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:59]}…"
+    """As it can be said back: on one line, and nothing in it that turns the rest around."""
+    return as_name(text)

@@ -395,3 +395,21 @@ def test_what_could_be_read_in_two_ways_is_asked(argument: str, question: str) -
 def test_every_example_is_understood() -> None:
     for example in EXAMPLES.split(", "):
         assert meant(example.strip("“”"))
+
+
+@pytest.mark.parametrize("mark", ["\u200b", "\u200e", "\u200f", "\ufeff", "\u2066", "\u202e"])
+def test_marks_that_nobody_sees_hide_no_time(mark: str) -> None:
+    assert read_when(f"{mark}tomorrow{mark} 9:00{mark}", NOW, BERLIN).schedule.spec == (
+        "2026-12-01T09:00:00"
+    )
+    found = split(f"{mark} tomorrow 9:00{mark} call {mark}mum", NOW, BERLIN)
+    assert found.meant.schedule.spec == "2026-12-01T09:00:00"
+    assert found.text.endswith(f"call {mark}mum")
+
+
+@pytest.mark.parametrize("text", ["\u202enoos", "so\x00on", "soon\u2066", "so\x1b[2Kon"])
+def test_what_is_said_back_turns_nothing_around(text: str) -> None:
+    for read in (read_when, split):
+        with pytest.raises(TimeUnclear) as said:
+            read(text, NOW, BERLIN)
+        assert not any(ch in str(said.value) for ch in "\x00\x1b\u202e\u2066")
