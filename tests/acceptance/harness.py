@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.control import ask, socket_path
+from gateway.control import RequestFailed, ask, socket_path
 from tests.fakes.anthropic_server import AnthropicServer
 from tests.fakes.discord_server import Channel, DiscordServer, User
 from tests.fakes.telegram_server import TelegramServer
@@ -114,7 +114,10 @@ class Daemon:
 
     def status(self) -> dict[str, Any] | None:
         """What it says of itself; None: nobody answers."""
-        return ask(self.socket, {"op": "status"})
+        try:
+            return ask(self.socket, {"op": "status"})
+        except RequestFailed:  # it is on its way down
+            return None
 
     async def ready(self, *platforms: str, seconds: float = READY_SECONDS) -> Daemon:
         """Wait until it is ready and these platforms are running."""

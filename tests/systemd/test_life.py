@@ -111,7 +111,8 @@ async def test_init_installs_it_for_who_says_yes(service: Service) -> None:
     await service.run("sh", "-c", "find /opt/posthouse -name '*.pyc' -delete")
     async with Person(["init", *flags], ENVIRONMENT, (*machine.inside, PROGRAM)) as person:
         await person.answers(("no Telegram (not shown): ", world.telegram.token))
-        await person.answers(("Ids", str(TELEGRAM_USER)), ("no Discord (not shown): ", ""))
+        await person.answers(("Ids", str(TELEGRAM_USER)), ("be an admin", ""))
+        await person.answers(("no Discord (not shown): ", ""))
         await person.answers(("no key (not shown): ", world.anthropic.api_key), ("Model", ""))
         await person.answers(("Zone", "Europe/Berlin"), ("Write it?", "y"))
         await person.answers(("Install it as a service, and start it?", "y"))
