@@ -182,9 +182,7 @@ class JobRunner:
         """(why not, what becomes of it); None: it stays due, for as long as it may be late."""
         try:
             why = await self._rights.why_not(job, now)
-            if not why and job.schedule.kind != "once" and job.origin != "house":
-                forsaken = self._delivery.is_forsaken(job.place.address)
-                why = job_text.CHAT_FORSAKEN if forsaken else ""
+            why = why or self._in_vain(job)
         except RightsUnknown:
             if (await self._decided(job, now)).run_at is None:
                 return job_text.RIGHTS_UNKNOWN, refused(job, now, job_text.RIGHTS_UNKNOWN)
@@ -193,6 +191,14 @@ class JobRunner:
                 self._unsettled.add(job.id)
             return "", None
         return why, refused(job, now, why) if why else await self._decided(job, now)
+
+    def _in_vain(self, job: Job) -> str:
+        """Why nobody would read what it says, if it comes again and again: it would never end."""
+        if job.schedule.kind == "once" or job.origin == "house":
+            return ""
+        if self._delivery.is_foreign(job.place.address):
+            return job_text.OTHER_BOT
+        return job_text.CHAT_FORSAKEN if self._delivery.is_forsaken(job.place.address) else ""
 
     async def _decided(self, job: Job, now: float) -> Firing:
         """For one that may run."""

@@ -244,6 +244,9 @@ Report = Callable[[PlatformState, str], None]
 within `SIGN_OF_LIFE_SECONDS` (aim at half of it), or the supervisor starts it again. Any state
 counts as a sign; see `gateway.liveness` for how long the other states may stay silent."""
 SIGN_OF_LIFE_SECONDS = 60.0
+UNREADABLE_TRIES = 8
+"""At so many tries of a part (about two minutes) a kept file that the disk does not give back is
+said to be missing: all that is owed to its chat waits behind it meanwhile."""
 
 
 class Platform(Protocol):
@@ -378,6 +381,7 @@ class KnowsRoles(Protocol):
 
 __all__ = [
     "SIGN_OF_LIFE_SECONDS",
+    "UNREADABLE_TRIES",
     "Address",
     "Attachment",
     "AttachmentKind",

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from agent.clock import SystemClock
+from agent.errors import StoreUnavailable
 from agent.mail import Address, Button, OutboxDraft, OutboxPart, PartDraft
 from gateway import texts
 from gateway.commands.menu import MenuEntry, entries
 from gateway.commands.registry import COMMANDS
 from gateway.platforms.contract import (
+    UNREADABLE_TRIES,
     ChatGone,
     EditRefused,
     PlatformState,
@@ -1275,6 +1277,17 @@ async def test_a_file_that_a_guard_never_lets_through_is_said_to_be_missing(
     parts = bot.render(OutboxDraft(where, "here", files=(kept.put("n", b"abc", "a.bin"),)))
     assert await deliver_patiently(bot, where, parts) == GUARDED_TRIES
     said = texts.file_not_sent("a.bin", texts.FILE_STOPPED)
+    assert server.bot_texts(channel) == ["here", said]
+
+
+async def test_a_file_that_the_disk_never_gives_back_is_said_to_be_missing(
+    server: DiscordServer, bot: DiscordPlatform, channel: Channel, kept: Kept
+) -> None:
+    kept.error = StoreUnavailable("the file can not be read: Input/output error")
+    where = address(server, channel)
+    parts = bot.render(OutboxDraft(where, "here", files=(kept.put("n", b"abc", "a.bin"),)))
+    assert await deliver_patiently(bot, where, parts) == UNREADABLE_TRIES
+    said = texts.file_not_sent("a.bin", texts.FILE_UNREADABLE)
     assert server.bot_texts(channel) == ["here", said]
 
 

@@ -13,11 +13,20 @@ import pytest
 
 from agent.attachments import StoredFile
 from agent.clock import SystemClock
+from agent.errors import StoreUnavailable
 from agent.mail import Address, Button, OutboxDraft, OutboxPart
 from gateway import texts
 from gateway.commands.menu import MenuEntry, entries
 from gateway.commands.registry import COMMANDS
-from gateway.platforms.contract import ChatGone, EditRefused, SendFlood, SendRefused, SendUnknown
+from gateway.platforms.contract import (
+    UNREADABLE_TRIES,
+    ChatGone,
+    EditRefused,
+    SendFlood,
+    SendRefused,
+    SendUnavailable,
+    SendUnknown,
+)
 from gateway.platforms.telegram.adapter import TelegramPlatform
 from gateway.platforms.telegram.out.planning import CAPTION_LIMIT, MARK
 from storage.memory import MemoryStore
@@ -42,6 +51,8 @@ class Kept:
     def __init__(self) -> None:
         self.files: dict[str, tuple[StoredFile, bytes]] = {}
         self.reads = 0
+        self.error: Exception | None = None
+        """Raised by every `read`."""
 
     def put(self, name: str, data: bytes, file_name: str = "", size: int | None = None) -> str:
         known = StoredFile(name, "o", file_name, "x/y", len(data) if size is None else size, 1.0)
@@ -57,6 +68,8 @@ class Kept:
 
     async def read(self, name: str) -> bytes:
         self.reads += 1
+        if self.error is not None:
+            raise self.error
         if not self.files[name][1]:
             raise LookupError(name)
         return self.files[name][1]
@@ -666,3 +679,19 @@ async def test_a_chat_that_moved_keeps_its_buttons(
     await deliver(telegram, address(-4_000), "moved")
     with pytest.raises(EditRefused):
         await telegram.take_buttons(address(-4_000), message_id)
+
+
+async def test_a_file_that_the_disk_never_gives_back_is_said_to_be_missing(
+    server: TelegramServer, telegram: TelegramPlatform, kept: Kept
+) -> None:
+    """Its part was tried for ever, and everything that was owed there waited behind it."""
+    kept.error = StoreUnavailable("the file can not be read: Input/output error")
+    where = address()
+    (plan,) = telegram.render(OutboxDraft(where, "here", files=(kept.put("n", b"abc", "a.bin"),)))
+    part = OutboxPart(1, 1, 0, "sending", plan.payload)
+    for attempts in range(1, UNREADABLE_TRIES):
+        with pytest.raises(SendUnavailable):
+            await telegram.send(where, replace(part, attempts=attempts))
+    await telegram.send(where, replace(part, attempts=UNREADABLE_TRIES))
+    (sent,) = server.sent
+    assert sent.text == f"here\n\n{texts.file_not_sent('a.bin', texts.FILE_UNREADABLE)}"

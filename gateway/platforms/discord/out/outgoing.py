@@ -55,7 +55,7 @@ class Outgoing:
 
     async def send(self, address: Address, part: OutboxPart, *, repeat: bool) -> Sent:
         """As `gateway.platforms.contract.Platform.send`."""
-        async with self.packing.packed(part.payload, self.limit_bytes) as parcel:
+        async with self.packing.packed(part.payload, self.limit_bytes, part.attempts) as parcel:
             return await self._in_some_form(address, part, parcel, repeat=repeat)
 
     async def _in_some_form(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from agent.attachments import Attachments
 from agent.errors import StoreUnavailable
 from agent.messages import clean_text
 from gateway import texts
-from gateway.platforms.contract import SendUnavailable
+from gateway.platforms.contract import UNREADABLE_TRIES, SendUnavailable
 from gateway.platforms.discord.out.rows import rows_of
 from gateway.platforms.file_names import safe_name
+
+log = logging.getLogger(__name__)
 
 MAX_FILES = 5
 """In one message; Discord takes twice as many, all of which are in memory at once."""
@@ -120,25 +123,27 @@ class Packing:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
-    async def packed(self, payload: Mapping[str, Any], limit_bytes: int) -> AsyncIterator[Parcel]:
+    async def packed(
+        self, payload: Mapping[str, Any], limit_bytes: int, attempts: int = 0
+    ) -> AsyncIterator[Parcel]:
         """What a planned part says, while it goes out. What can not go with it is said in words.
 
-        ``limit_bytes``: of one file.
+        ``limit_bytes``: of one file. ``attempts``: at this part.
 
         Raises:
             SendUnavailable: the files can not be read now.
         """
         if not payload.get("files"):
-            yield await self._pack(payload, limit_bytes)
+            yield await self._pack(payload, limit_bytes, attempts)
             return
         async with self._room:
-            yield await self._pack(payload, limit_bytes)
+            yield await self._pack(payload, limit_bytes, attempts)
 
-    async def _pack(self, payload: Mapping[str, Any], limit_bytes: int) -> Parcel:
+    async def _pack(self, payload: Mapping[str, Any], limit_bytes: int, attempts: int) -> Parcel:
         files: list[Enclosed] = []
         missing: list[str] = []
         for name in payload.get("files") or ():
-            found = await self._kept(str(name), payload.get("owner"), limit_bytes)
+            found = await self._kept(str(name), payload.get("owner"), limit_bytes, attempts)
             if isinstance(found, Enclosed):
                 files.append(found)
             else:
@@ -155,7 +160,9 @@ class Packing:
             content = "\n".join([content, *missing]).strip()[:CONTENT_CHARS]
         return Parcel(content, tuple(rows_of(payload.get("buttons") or ())), tuple(files))
 
-    async def _kept(self, name: str, owner: str | None, limit_bytes: int) -> Enclosed | str:
+    async def _kept(
+        self, name: str, owner: str | None, limit_bytes: int, attempts: int
+    ) -> Enclosed | str:
         """A kept file, or in words why it does not go out."""
         shown = ""
         if self._attachments is None:
@@ -176,7 +183,10 @@ class Packing:
         except LookupError:
             return texts.file_not_sent(shown, texts.FILE_NOT_KEPT)
         except StoreUnavailable as exc:
-            raise SendUnavailable("a file can not be read now") from exc
+            if attempts < UNREADABLE_TRIES:
+                raise SendUnavailable("a file can not be read now") from exc
+            log.exception("a file to be sent can not be read", extra={"file": name})
+            return texts.file_not_sent(shown, texts.FILE_UNREADABLE)
 
 
 def _description(name: str, shown: str) -> str:

@@ -13,7 +13,7 @@ from agent.errors import StoreUnavailable
 from agent.media.kinds import picture_size
 from agent.ports import Clock
 from gateway import texts
-from gateway.platforms.contract import SendError, SendUnavailable
+from gateway.platforms.contract import UNREADABLE_TRIES, SendError, SendUnavailable
 from gateway.platforms.file_names import safe_name
 from gateway.platforms.telegram.failures import BadMarkup, ChatMoved, NoSuchMessage
 from gateway.platforms.telegram.out.calls import MessageCalls, Upload
@@ -50,8 +50,8 @@ class Enclosing:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
-    async def of(self, payload: Mapping[str, Any]) -> AsyncIterator[Upload]:
-        """The payload's file, held for as long as the block runs.
+    async def of(self, payload: Mapping[str, Any], attempts: int = 0) -> AsyncIterator[Upload]:
+        """The payload's file, held for as long as the block runs. ``attempts``: at its part.
 
         Raises:
             Missing: it is gone, empty or too large.
@@ -65,9 +65,9 @@ class Enclosing:
                 _check(name, len(data))
                 yield Upload(name, data)
             else:
-                yield await self._kept(str(payload["file"]), payload.get("owner"))
+                yield await self._kept(str(payload["file"]), payload.get("owner"), attempts)
 
-    async def _kept(self, name: str, owner: str | None) -> Upload:
+    async def _kept(self, name: str, owner: str | None, attempts: int) -> Upload:
         shown = ""
         try:
             known = None
@@ -82,7 +82,10 @@ class Enclosing:
             log.warning("a file to be sent is not there", extra={"file": name})
             raise Missing(texts.file_not_sent(shown, texts.FILE_NOT_KEPT)) from None
         except StoreUnavailable as exc:
-            raise SendUnavailable("the file can not be read now") from exc
+            if attempts < UNREADABLE_TRIES:
+                raise SendUnavailable("the file can not be read now") from exc
+            log.exception("a file to be sent can not be read", extra={"file": name})
+            raise Missing(texts.file_not_sent(shown, texts.FILE_UNREADABLE)) from exc
         _check(shown, len(data))
         return Upload(shown, data, as_photo=is_photo(data))
 

@@ -109,7 +109,7 @@ class Outgoing:
         if not ("file" in payload or "document" in payload):
             return await self._say(address, payload["text"], form)
         try:
-            return await self._enclose(address, payload, form)
+            return await self._enclose(address, payload, form, part.attempts)
         except Missing as exc:
             text = "\n\n".join(filter(None, (payload["text"], exc.note)))
             return await self._say(address, text, form)
@@ -118,9 +118,11 @@ class Outgoing:
         calls = self._calls()
         return await self.in_some_form(address, form, lambda to, it: calls.send(to, text, it))
 
-    async def _enclose(self, address: Address, payload: Mapping[str, Any], form: Form) -> str:
+    async def _enclose(
+        self, address: Address, payload: Mapping[str, Any], form: Form, attempts: int
+    ) -> str:
         calls, caption = self._calls(), payload["text"]
-        async with self._enclosing.of(payload) as upload:
+        async with self._enclosing.of(payload, attempts) as upload:
             where = (self._moves.today(address), form.thread_id)
             async with self._enclosing.shown(calls, *where, upload):
                 if upload.as_photo:
