@@ -11,7 +11,6 @@ from operator import itemgetter
 from agent.errors import StoreUnavailable
 from agent.messages import Message
 from agent.ports import IdSource
-from storage.faultpoint import faultpoint
 
 _log = logging.getLogger(__name__)
 
@@ -47,17 +46,20 @@ UNINDEX_TEXT = (
 )
 
 # Joining the index's segments by itself, SQLite now and then makes one append wait for dozens of
-# milliseconds. Instead each append joins about as much as it adds (`Transaction.write_index`); the
-# second setting is how many segments may pile up before SQLite joins them all the same.
+# milliseconds. Instead the writer joins them, as much at a time as it has added, and at most so
+# much (`Transaction.write_index`); the second setting is how many segments may pile up before
+# SQLite joins them all the same.
 INDEX_SETTINGS = (
     "INSERT INTO message_index (message_index, rank) VALUES ('automerge', 0)",
     "INSERT INTO message_index (message_index, rank) VALUES ('crisismerge', 64)",
 )
 MERGE_INDEX = "INSERT INTO message_index (message_index, rank) VALUES ('merge', ?)"
-_MERGE_AFTER = 4
-"""Texts; the merging of fewer is not worth a statement."""
+_MERGE_AFTER = 16
+"""Segments: each commit adds one. Joining many at once writes less than joining few often."""
 _MERGED_PAGES = 4
 """Of the index, for each text."""
+_MOST_MERGED_PAGES = 256
+"""In one commit: some milliseconds."""
 
 # Primary result codes that say: this statement is wrong. All others (full, I/O, busy, corrupt …)
 # say: this database can not be written now.
@@ -93,6 +95,10 @@ def is_index_damage(error: sqlite3.Error) -> bool:
     return code_of(error) == _CORRUPT_VTAB or not is_outage(error)
 
 
+class IndexDamaged(Exception):
+    """The full-text index can not take what was stored; the messages themselves can be."""
+
+
 def outage(error: BaseException) -> StoreUnavailable:
     """The error to hand to callers."""
     return StoreUnavailable(f"the database can not be written: {error}")
@@ -102,7 +108,8 @@ class Transaction:
     """What a write sees: statements, the time of the call, ids, and the index of what it stores."""
 
     __slots__ = (
-        "_ids", "_texts", "_unmerged", "estimate", "execute", "executemany", "index_damaged", "now",
+        "_ids", "_segments", "_texts", "_unmerged", "estimate", "execute", "executemany",
+        "index_damaged", "now",
     )  # fmt: skip
 
     def __init__(
@@ -118,8 +125,8 @@ class Transaction:
         self.index_damaged = _index_is_damaged(connection)
         self._ids = ids
         self._texts: list[tuple[str, int, str]] = []
-        self._unmerged = 0
-        """Texts that were indexed since segments of the index were last joined."""
+        self._unmerged = self._segments = 0
+        """Texts, and commits of them, since segments of the index were last joined."""
 
     def new_id(self, prefix: str) -> str:
         """A new id."""
@@ -128,7 +135,7 @@ class Transaction:
     def index(self, row_id: int, text: str) -> None:
         """Put this text (segmented already) into the search index in this transaction.
 
-        Gathered and written once per group: the index flushes itself at every savepoint.
+        Gathered and written once per group.
         """
         self._texts.append((INDEX_TEXT, row_id, text))
 
@@ -145,31 +152,38 @@ class Transaction:
         """Keep only the first ``count`` texts: a call was undone."""
         del self._texts[count:]
 
-    def write_index(self) -> None:
-        """Index what the group stored. A damaged index must not stop anyone from talking."""
+    def write_index(self) -> bool:
+        """Index what the group stored; False: there was nothing.
+
+        Raises:
+            IndexDamaged: what was written so far has to be undone.
+        """
         texts, self._texts = self._texts, []
         if not texts or self.index_damaged:
-            return
-        self.execute("SAVEPOINT search_index")
+            return False
         try:
             for statement, of_one_kind in groupby(texts, key=itemgetter(0)):
                 self.executemany(statement, [pair for _, *pair in of_one_kind])
-            self._unmerged += len(texts)
-            if self._unmerged >= _MERGE_AFTER:
-                self.execute(MERGE_INDEX, (self._unmerged * _MERGED_PAGES,))
-                self._unmerged = 0
-            # The index writes itself out at a savepoint: its damage has to show before COMMIT.
-            self.execute("SAVEPOINT written_out")
-            self.execute("RELEASE search_index")
+            self._join_segments(len(texts))
         except sqlite3.DatabaseError as exc:
             if not is_index_damage(exc):
                 raise
-            self.execute("ROLLBACK TO search_index")
-            self.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
-            self.index_damaged = True
-            self.execute("RELEASE search_index")
-            _log.error("search index is damaged; messages are stored without it until a rebuild")
-        faultpoint("commit.indexed")
+            raise IndexDamaged from exc
+        return True
+
+    def _join_segments(self, added: int) -> None:
+        self._unmerged += added
+        self._segments += 1
+        if self._segments >= _MERGE_AFTER:
+            pages = min(self._unmerged * _MERGED_PAGES, _MOST_MERGED_PAGES)
+            self.execute(MERGE_INDEX, (pages,))
+            self._unmerged = self._segments = 0
+
+    def give_up_index(self) -> None:
+        """Damage must not stop anyone from talking: nothing is indexed until it is made anew."""
+        self.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
+        self.index_damaged = True
+        _log.error("search index is damaged; messages are stored without it until a rebuild")
 
 
 def _index_is_damaged(connection: sqlite3.Connection) -> bool:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import StoreError
-from storage.database import Transaction, is_outage, outage
+from storage.database import IndexDamaged, Transaction, is_index_damage, is_outage, outage
+from storage.faultpoint import faultpoint
 
 _log = logging.getLogger(__name__)
 
@@ -55,28 +56,59 @@ def next_group(waiting: deque[Call]) -> list[Call]:
 def run_group(connection: sqlite3.Connection, tx: Transaction, group: list[Call]) -> None:
     """Commit all of it.
 
+    Savepoints would cost every call something, and the index flushes itself at each. So there are
+    none at first, and in the rare case the whole group starts again: with a savepoint for each
+    call if one of them failed half-way, without the index if that is damaged. Calls only read and
+    write the database.
+
     Raises:
         BaseException: what stopped it; rolled back, and no call knows of it yet (`fail`).
     """
     index_damaged = tx.index_damaged
-    try:
-        connection.execute("BEGIN IMMEDIATE")
+    run, without_index = _run_calls, False
+    while True:
         try:
-            _run_calls(connection, tx, group)
-        except _MustUndo:
-            # Rare, and a savepoint before each call would cost every call something: start
-            # again, this time with savepoints. Calls only read and write the database.
-            connection.execute("ROLLBACK")
+            _commit(connection, tx, group, run, without_index=without_index)
+            return
+        except BaseException as exc:
+            _roll_back(connection)
             tx.forget_index(0)
-            connection.execute("BEGIN IMMEDIATE")
-            for call in group:
-                _run_with_savepoint(tx, call)
-        tx.write_index()
+            tx.index_damaged = index_damaged  # what the group found out was not stored either
+            match exc:
+                case _MustUndo():
+                    run = _run_with_savepoints
+                case IndexDamaged() if not without_index:
+                    without_index = True
+                case _:
+                    raise
+
+
+def _commit(
+    connection: sqlite3.Connection,
+    tx: Transaction,
+    group: list[Call],
+    run: Callable[[sqlite3.Connection, Transaction, list[Call]], None],
+    *,
+    without_index: bool,
+) -> None:
+    """One attempt.
+
+    Raises:
+        _MustUndo: a call failed after it had changed something.
+        IndexDamaged: the index could not be written.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    if without_index:
+        tx.give_up_index()
+    run(connection, tx, group)
+    indexed = tx.write_index()
+    faultpoint("commit.indexed")
+    try:
         connection.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
-        tx.forget_index(0)
-        tx.index_damaged = index_damaged  # what the group found out was not stored either
+    except sqlite3.DatabaseError as exc:
+        # The index writes itself out just before: some damage shows only now.
+        if indexed and is_index_damage(exc):
+            raise IndexDamaged from exc
         raise
 
 
@@ -116,6 +148,7 @@ def _run_calls(connection: sqlite3.Connection, tx: Transaction, group: list[Call
     """Without savepoints: a call that fails has, as a rule, not changed anything yet."""
     for call in group:
         tx.now = call.now
+        call.error = None
         changes = connection.total_changes
         try:
             call.result = call.function(tx, *call.arguments)
@@ -127,20 +160,23 @@ def _run_calls(connection: sqlite3.Connection, tx: Transaction, group: list[Call
             call.error = _for_caller(exc)
 
 
-def _run_with_savepoint(tx: Transaction, call: Call) -> None:
-    tx.now = call.now
-    texts = tx.indexed_count
-    call.result = call.error = None
-    tx.execute("SAVEPOINT one_call")
-    try:
-        call.result = call.function(tx, *call.arguments)
-    except Exception as exc:
-        if is_outage(exc):
-            raise
-        call.error = _for_caller(exc)
-        tx.execute("ROLLBACK TO one_call")
-        tx.forget_index(texts)
-    tx.execute("RELEASE one_call")
+def _run_with_savepoints(
+    connection: sqlite3.Connection, tx: Transaction, group: list[Call]
+) -> None:
+    for call in group:
+        tx.now = call.now
+        texts = tx.indexed_count
+        call.result = call.error = None
+        connection.execute("SAVEPOINT one_call")
+        try:
+            call.result = call.function(tx, *call.arguments)
+        except Exception as exc:
+            if is_outage(exc):
+                raise
+            call.error = _for_caller(exc)
+            connection.execute("ROLLBACK TO one_call")
+            tx.forget_index(texts)
+        connection.execute("RELEASE one_call")
 
 
 def _for_caller(error: Exception) -> Exception:

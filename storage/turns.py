@@ -28,12 +28,15 @@ from storage.repair import DELIBERATE_ENDS, plan_repair
 
 _log = logging.getLogger(__name__)
 
+# Two statements by ids are faster than one that looks all of it up and gives it back.
+_WHERE_IT_ENDS = (
+    "SELECT s.last_seq, s.serial, t.owner FROM turns t"
+    " JOIN conversations c ON c.id = t.conversation_id JOIN sessions s ON s.id = c.tip_session_id"
+    " WHERE t.id = ? AND t.state = 'running' AND s.id = ? AND s.ended_at IS NULL"
+)
 _TAKE_PLACES = (
     "UPDATE sessions SET message_count = message_count + ?1, last_seq = last_seq + ?1"
-    " WHERE id = ?2 AND ended_at IS NULL AND EXISTS ("
-    "  SELECT 1 FROM turns t JOIN conversations c ON c.id = t.conversation_id"
-    "  WHERE t.id = ?3 AND t.state = 'running' AND c.tip_session_id = ?2)"
-    " RETURNING last_seq, serial, (SELECT t.owner FROM turns t WHERE t.id = ?3)"
+    " WHERE serial = ?2"
 )
 OPEN_STATES = "('running', 'interrupted', 'crashed')"
 
@@ -177,13 +180,13 @@ def _store(
     messages: Sequence[Draft],
     usage: Usage | None,
 ) -> list[Row]:
-    taken = tx.execute(_TAKE_PLACES, (len(messages), session_id, ticket.turn_id)).fetchall()
-    if not taken:
+    found = tx.execute(_WHERE_IT_ENDS, (ticket.turn_id, session_id)).fetchone()
+    if found is None:
         _require_running(tx, ticket)
         raise SessionEnded(session_id)
+    seq, serial, owner = found
+    tx.execute(_TAKE_PLACES, (len(messages), serial))
     faultpoint("append.counted")
-    last_seq, serial, owner = taken[0]
-    seq = last_seq - len(messages)
     stored = []
     for draft in messages:
         seq += 1

@@ -208,11 +208,8 @@ class Writer:
 
     def _gather(self, waiting: deque[Call], connection: sqlite3.Connection) -> bool:
         """Take over what was asked for, and wait if nothing was. False: nothing more will be."""
-        while len(waiting) < GROUP_LIMIT:
-            try:
-                burst = self._queue.get_nowait() if waiting else self._next_burst(connection)
-            except Empty:
-                return True
+        while len(waiting) < GROUP_LIMIT and not (waiting and self._queue.empty()):
+            burst = self._next_burst(connection)
             if burst is None:
                 return False
             waiting.extend(burst)

@@ -360,6 +360,24 @@ async def test_damage_of_the_index_stops_no_message(rig: Rig) -> None:
     assert found == ("1",)
 
 
+async def test_damage_of_the_index_that_shows_at_the_commit_stops_no_message(rig: Rig) -> None:
+    def index(tx: Transaction, row_id: int) -> None:
+        put(tx, f"k{row_id}")
+        tx.index(row_id, "some words")
+
+    rig.connection.execute("DROP TABLE message_index_idx")  # asked for only when it writes out
+    async with rig.one_group():
+        calls = [rig.writer.submit(index, (n,)) for n in range(1, 4)]
+        lost = rig.writer.submit(put_then(ValueError("a bug")), ("lost",))
+    await asyncio.gather(*calls)
+    with pytest.raises(ValueError, match="a bug"):
+        await lost
+    assert set(rig.stored()) == {"k1", "k2", "k3"}
+    assert rig.connection.execute(
+        "SELECT value FROM facts WHERE name = 'index_damaged'"
+    ).fetchone() == ("1",)
+
+
 async def test_damage_that_could_not_be_noted_is_found_again(rig: Rig) -> None:
     """Else this run would store without index, and the next would trust an index with holes."""
 
