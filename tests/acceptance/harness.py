@@ -259,13 +259,18 @@ class World:
         return {name: value for name, value in self.secrets.items() if name in wanted}
 
     def configure(self, **sections: Mapping[str, Any]) -> Path:
-        """Write the home's config.yaml; each argument is merged over the section of that name."""
+        """Write the home's config.yaml; each argument is merged over the section of that name.
+
+        `agent.tools` is one key of its section: who gives it has `fetch_url` on, as people have.
+        """
         config: dict[str, dict[str, Any]] = {
             "model": {
                 "base_url": self.anthropic.base_url,
                 "context_length": 8000,
                 "cache_ttl": "5m",
             },
+            # The windows of these tests are small, and what fills them is counted.
+            "agent": {"tools": {"fetch_url": False}},
             "gateway": {"drain_seconds": 3, "http": {"port": 0}},
             "telegram": {
                 "base_url": self.telegram.base_url,

@@ -19,7 +19,9 @@ LONG = "the courier changes horses and carries the same letter on " * 12
 async def test_in_the_console(world: World) -> None:
     """The numbers in the chat are those of the command line; a secret in the focus stays secret."""
     world.home.mkdir(parents=True)
-    (world.home / "config.yaml").write_text("model: {context_length: 8000, max_tokens: 600}\n")
+    (world.home / "config.yaml").write_text(
+        "model: {context_length: 8000, max_tokens: 600}\nagent: {tools: {fetch_url: false}}\n"
+    )
 
     async def chat(*lines: str) -> str:
         result = await run_command(world.home, "chat", stdin="".join(f"{s}\n" for s in lines))
