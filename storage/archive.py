@@ -99,9 +99,9 @@ class SqlArchive:
         return await self._reading.read(ledger.compressions, scope)
 
     async def portable(self, session_id: str) -> Portable:
-        from storage import exchange  # noqa: PLC0415 - only for who exports
+        from storage import exchange_out  # noqa: PLC0415 - only for who exports
 
-        return await self._reading.read(exchange.portable, session_id)
+        return await self._reading.read(exchange_out.portable, session_id)
 
     async def row_sizes(self, session_id: str) -> list[RowSize]:
         from storage import sizes  # noqa: PLC0415 - only for who simulates

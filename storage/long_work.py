@@ -12,7 +12,7 @@ WORDS = {
     "storage.search.index.rebuild": "making the search index anew",
     "storage.forgetting.erase": "erasing a person",
     "storage.retention.clear_silent": "deleting what was silent for long",
-    "storage.exchange.take_in": "taking in an export",
+    "storage.exchange_in.take_in": "taking in an export",
 }
 """By the name of what is called: some of them are only imported by who needs them."""
 LEAST_SECONDS = 600.0

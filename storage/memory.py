@@ -83,8 +83,9 @@ from storage.memory_moves import MemoryMoves
 from storage.memory_notes import MemoryNotes
 from storage.memory_pairings import MemoryPairings
 from storage.memory_prepared import MemoryShelf
+from storage.memory_records import own
 from storage.memory_sessions import MemorySessions
-from storage.memory_tables import MemoryTables, own
+from storage.memory_tables import MemoryTables
 from storage.memory_turns import MemoryTurns, load
 from storage.places import key_of_today
 from storage.undoing import has_summary, turns_in

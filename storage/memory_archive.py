@@ -9,7 +9,8 @@ from dataclasses import replace
 from agent.messages import Row
 from agent.sessions import Conversation, Hit, SearchScope, SessionInfo
 from storage.codec import clean
-from storage.memory_tables import MemoryTables, Segment, own
+from storage.memory_records import Segment, own
+from storage.memory_tables import MemoryTables
 from storage.search.question import read_question
 from storage.search.ranking import Candidate, best_first, rarity_among
 from storage.search.snippet import snippet

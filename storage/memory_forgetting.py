@@ -22,7 +22,8 @@ from storage.memory_jobs import MemoryJobs
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_notes import MemoryNotes
 from storage.memory_pairings import MemoryPairings
-from storage.memory_tables import OPEN_STATES, MemoryTables, Segment, Turn
+from storage.memory_records import OPEN_STATES, Segment, Turn
+from storage.memory_tables import MemoryTables
 from storage.segment import UNINDEXED_TOOLS
 from storage.silent import Heard, to_clear
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from agent.ledger import BESIDE_TURNS, LedgerLine, LedgerScope, RequestEntry
 from agent.ports import Usage
 from storage.codec import clean
-from storage.memory_tables import MemoryTables, Segment
+from storage.memory_records import Segment
+from storage.memory_tables import MemoryTables
 
 
 class MemoryLedger:

@@ -10,7 +10,8 @@ from agent.errors import SessionEnded
 from agent.lineages import ConversationInfo, UncompressRequest, UsageTotals
 from agent.messages import Keep, Row, text_of
 from agent.sessions import ChangeResult, Session
-from storage.memory_tables import MemoryTables, Segment, own
+from storage.memory_records import Segment, own
+from storage.memory_tables import MemoryTables
 from storage.places import key_of_today
 from storage.repair import DELIBERATE_ENDS, plan_repair
 from storage.titles import clean_title, unique_title

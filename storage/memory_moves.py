@@ -9,7 +9,8 @@ from agent.mail import Address
 from storage.memory_jobs import MemoryJobs
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_notes import MemoryNotes
-from storage.memory_tables import OPEN_STATES, MemoryTables
+from storage.memory_records import OPEN_STATES
+from storage.memory_tables import MemoryTables
 from storage.places import keys_of_chat, moved_keys
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agent.prepared import Prepared
-from storage.memory_tables import KeptList, MemoryTables
+from storage.memory_records import KeptList
+from storage.memory_tables import MemoryTables
 from storage.prepared_form import dump_payload, load_payload
 from storage.repair import check_plan
 

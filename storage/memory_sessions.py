@@ -18,7 +18,8 @@ from agent.sessions import (
     SessionPrefix,
     SplitRequest,
 )
-from storage.memory_tables import MemoryTables, ReplacedList
+from storage.memory_records import ReplacedList
+from storage.memory_tables import MemoryTables
 from storage.repair import check_plan
 
 

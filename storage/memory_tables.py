@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from agent.errors import SessionNotFound, StaleTurn
 from agent.ledger import RequestEntry
-from agent.mail import Address
 from agent.messages import Draft, Entry, Keep, Message, Row, wire_message, without_thinking
 from agent.ports import Clock, IdSource
 from agent.sessions import (
@@ -18,64 +17,11 @@ from agent.sessions import (
     EndReason,
     Session,
     SessionPrefix,
-    TurnTicket,
 )
 from storage.codec import clean, encode
+from storage.memory_records import OPEN_STATES, KeptList, Segment, Turn
 from storage.places import key_of_today
 from storage.titles import next_title
-
-TurnState = Literal["running", "interrupted", "crashed", "done", "failed", "stopped"]
-OPEN_STATES: tuple[TurnState, ...] = ("running", "interrupted", "crashed")
-
-
-@dataclass(slots=True)
-class Segment:
-    """A session with everything ever stored in it."""
-
-    session: Session
-    rows: list[Row] = field(default_factory=list)
-    """The list, in order."""
-    replaced: list[Row] = field(default_factory=list)
-    taken_back: list[Row] = field(default_factory=list)
-    last_seq: int = 0
-    carried_row_id: int = 0
-    """The newest row that was put here when the session was made."""
-    replaced_lists: list[ReplacedList] = field(default_factory=list)
-    """By the compressions inside the session, oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacedList:
-    """What a compression inside a session replaced."""
-
-    row_ids: tuple[int, ...]
-    carried_row_id: int
-    made_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class KeptList:
-    """A list that was prepared, in the form in which it is kept."""
-
-    revision: int
-    covered_row_id: int
-    payload: str
-    created_at: float
-
-
-@dataclass(slots=True)
-class Turn:
-    """A turn and what became of it."""
-
-    ticket: TurnTicket
-    session_key: str
-    owner: str
-    started_at: float
-    state: TurnState = "running"
-    crashes: int = 0
-    crash_row_id: int = 0
-    preview: tuple[Address, str] | None = None
-    """Where it shows what it has so far, and in which message."""
 
 
 class MemoryTables:
@@ -327,16 +273,6 @@ class MemoryTables:
         """The originals that an undo took away in this conversation."""
         segments = self.segments_of(conversation_id)
         return {row.root_id for segment in segments for row in segment.taken_back}
-
-
-def own(rows: Iterable[Row]) -> list[Row]:
-    """Rows that the caller may do anything with."""
-    return [
-        replace(
-            row, message=copy.deepcopy(row.message), wire_content=copy.deepcopy(row.wire_content)
-        )
-        for row in rows
-    ]
 
 
 def _stays_valid(entry: Entry) -> bool:

@@ -24,7 +24,8 @@ from storage.extras import LEFT, in_place_of
 from storage.memory_ledger import MemoryLedger
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
-from storage.memory_tables import OPEN_STATES, MemoryTables, Segment, Turn, own
+from storage.memory_records import OPEN_STATES, Segment, Turn, own
+from storage.memory_tables import MemoryTables
 from storage.places import address_of_today, key_of_today
 from storage.recovery import address_of_key
 from storage.repair import DELIBERATE_ENDS, plan_repair, repaired_in_memory

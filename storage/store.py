@@ -576,9 +576,9 @@ class SqlStore(SqlArchive):
         return await self._reading.read(attachment_rows.known_files, names)
 
     async def take_in(self, portables: Sequence[Portable]) -> list[TakenIn]:
-        from storage import exchange  # noqa: PLC0415 - only for who imports
+        from storage import exchange_in  # noqa: PLC0415 - only for who imports
 
-        return await self._writing.write_alone(exchange.take_in, tuple(portables))
+        return await self._writing.write_alone(exchange_in.take_in, tuple(portables))
 
     # life
 

@@ -22,7 +22,13 @@ LATE = (
     # ours, for what is not configured here or is another command
     *("plugins", "gateway.plugins.loading", "gateway.wiring.plugins"),
     *("gateway.mcp", "gateway.wiring.mcp", "agent.tools.mcp"),
-    *("agent.exchange", "gateway.wiring.exchange", "storage.exchange", "storage.files"),
+    *(
+        "agent.exchange",
+        "gateway.wiring.exchange",
+        "storage.exchange_in",
+        "storage.exchange_out",
+        "storage.files",
+    ),
     *("agent.simulation", "storage.sizes", "agent.jobs.words.reading"),
     *("gateway.doctor", "gateway.setup", "gateway.service", "gateway.backups.restoring"),
 )
