@@ -21,6 +21,7 @@ from agent.jobs.nouns import MIN_EVERY_SECONDS, JobRefused, Misses, Schedule
 
 MAX_EVERY_SECONDS = 366 * 86_400
 LAST_YEAR = 2200
+LAST_INSTANT = datetime(LAST_YEAR, 1, 1, tzinfo=UTC).timestamp()
 GRACE_SECONDS = 900.0
 """A run is made up for at least so long after its time …"""
 MAX_GRACE_SECONDS = 4 * 3600.0

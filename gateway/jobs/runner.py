@@ -26,8 +26,10 @@ from agent.ports import Clock
 from agent.store_ports import Store
 from gateway.delivery.outbox import Delivery
 from gateway.jobs import job_text
+from gateway.jobs.clock_watch import ClockWatch
 from gateway.jobs.deciding import earlier_run, firing_of, refused
 from gateway.jobs.house import House
+from gateway.jobs.reporting import facts, report
 from gateway.jobs.rights import Rights, RightsUnknown
 from gateway.lanes.dispatch import Dispatch
 
@@ -37,8 +39,6 @@ LONGEST_WAIT_SECONDS = 30.0
 """So that a clock that jumped, or a machine that slept, is noticed."""
 SHORT_WAIT_SECONDS = 5.0
 """While a run is at work, or the store does not answer."""
-JUMP_SECONDS = 2.0
-"""The wall clock was set back by at least this."""
 AT_ONCE = 100
 
 
@@ -67,8 +67,7 @@ class JobRunner:
         self._kept = False
         self._woken = asyncio.Event()
         self._stopped = False
-        self._drift: float | None = None
-        """Wall clock minus lived time, at the last look; None: nobody has looked yet."""
+        self._watch = ClockWatch(clock)
         self._in_doubt = True
         """Something may have been stored that was not handed over, or not entered."""
         self._at_work = True
@@ -118,6 +117,8 @@ class JobRunner:
                 await self._rest(SHORT_WAIT_SECONDS)
 
     async def _step(self) -> float:
+        if await self._is_clock_doubtful():
+            return SHORT_WAIT_SECONDS
         if not self._kept:
             self._kept = await self._keep_named()
         await self._mind_the_clock()
@@ -175,7 +176,7 @@ class JobRunner:
         except JobRefused as exc:
             await self._pause(job, str(exc))
         except Exception:  # the supervised border: the others go on, and it is not tried on
-            log.exception("a job can not be run", extra=_facts(job))
+            log.exception("a job can not be run", extra=facts(job))
             await self._pause(job, job_text.BROKEN)
 
     async def _judged(self, job: Job, now: float) -> tuple[str, Firing | None]:
@@ -187,7 +188,7 @@ class JobRunner:
             if (await self._decided(job, now)).run_at is None:
                 return job_text.RIGHTS_UNKNOWN, refused(job, now, job_text.RIGHTS_UNKNOWN)
             if job.id not in self._unsettled:
-                log.warning("job waits: who may run it can not be asked", extra=_facts(job))
+                log.warning("job waits: who may run it can not be asked", extra=facts(job))
                 self._unsettled.add(job.id)
             return "", None
         return why, refused(job, now, why) if why else await self._decided(job, now)
@@ -213,7 +214,7 @@ class JobRunner:
         return firing
 
     async def _pause(self, job: Job, why: str) -> None:
-        log.warning("job paused", extra={**_facts(job), "reason": why})
+        log.warning("job paused", extra={**facts(job), "reason": why})
         paused = await self._store.set_job(
             job.id, "paused", next_run_at=job.next_run_at, reason=why
         )
@@ -224,7 +225,7 @@ class JobRunner:
             self._delivery.hand_over([await self._store.owe(draft)])
 
     async def _hand_over(self, fired: Fired) -> None:
-        _report(fired)
+        report(fired)
         if fired.owed is not None:
             self._delivery.hand_over([fired.owed])
         if fired.item is not None:
@@ -253,14 +254,17 @@ class JobRunner:
         record = item.record
         return is_scheduled(record) and self._rights.serves(record.address.platform)
 
+    async def _is_clock_doubtful(self) -> bool:
+        if self._watch.is_new:
+            jobs = [view.job for view in await self._store.job_views(limit=1_000_000)]
+            known = (max(job.created_at, job.last_run_at or 0.0) for job in jobs)
+            self._watch.begin(max(known, default=None))
+        return self._watch.is_doubtful()
+
     async def _mind_the_clock(self) -> None:
         """At a start, and when the wall clock was set back: next runs too far off come nearer."""
-        before, self._drift = self._drift, self._clock.now() - self._clock.monotonic()
-        if before is not None and self._drift > before - JUMP_SECONDS:
+        if not self._watch.was_set_back():
             return
-        if before is not None:
-            back = round(before - self._drift)
-            log.warning("the clock was set back", extra={"seconds": back})
         now = self._clock.now()
         for view in await self._store.job_views(limit=1_000_000):
             await self._bring_near(view, now)
@@ -278,7 +282,7 @@ class JobRunner:
             return
         if due < job.next_run_at:
             await self._store.set_job(job.id, "active", next_run_at=due)
-            log.info("job is due earlier", extra=_facts(job))
+            log.info("job is due earlier", extra=facts(job))
 
     async def _rest(self, seconds: float) -> None:
         """Until the time is over or somebody wakes it."""
@@ -289,20 +293,3 @@ class JobRunner:
         finally:
             woken.cancel()
             timer.cancel()
-
-
-def _facts(job: Job) -> dict[str, object]:
-    return {"job_id": job.id, "job": job.name, "number": job.number, "origin": job.origin}
-
-
-def _report(fired: Fired) -> None:
-    """One line for each due time; what was missed is a warning."""
-    if fired.missed is not None:
-        missed = fired.missed
-        log.warning(
-            "job missed",
-            extra={**_facts(fired.job), "times": missed.count, "reason": missed.reason},
-        )
-    if fired.run is not None:
-        late = round(fired.run.claimed_at - fired.run.due_at, 1)
-        log.info("job", extra={**_facts(fired.job), "late_seconds": late})

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -19,6 +21,7 @@ from gateway import texts
 from gateway.config.models import Config
 from gateway.intake.access import AccessRules
 from gateway.jobs import job_text
+from gateway.jobs.clock_watch import HOLD_SECONDS
 from gateway.jobs.deciding import NOT_RUNNING
 from gateway.jobs.house import House, HouseJob
 from gateway.lanes.overdue import JOB_TURN_SECONDS
@@ -325,6 +328,23 @@ async def test_a_turn_that_does_not_end_is_ended(rig: JobRig, clock: FakeClock) 
     assert rig.platform.texts()[-1] == "re: hello"
 
 
+async def test_the_log_has_no_word_of_what_people_set(
+    rig: JobRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.start()
+    with caplog.at_level(logging.DEBUG):
+        job = await rig.add("quokkaphone")
+        await rig.add("quokkaphone", NINE, "prompt")
+        await rig.go(HOUR + 1)
+        await rig.restart(down_seconds=3 * DAY)
+        rig.shut_out()
+        await rig.go(DAY)
+    lines = [str(vars(record)) for record in caplog.records if record.message.startswith("job")]
+    assert any(job.id in line for line in lines)
+    assert {"job", "job missed", "job paused"} <= {record.message for record in caplog.records}
+    assert not [line for line in lines if "quokkaphone" in line]
+
+
 # --- whether it may -----------------------------------------------------------------------------
 
 
@@ -500,6 +520,63 @@ async def test_a_start_with_an_earlier_clock_brings_jobs_near(
     assert (await rig.job(job)).next_run_at == pytest.approx(clock.now(), abs=HOUR)
     await rig.go(HOUR)
     assert rig.platform.texts() == ["tea"]
+
+
+YEAR = 366 * DAY
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("ahead", [YEAR, 73 * YEAR, 200 * YEAR])
+async def test_a_clock_far_ahead_is_not_believed_at_once(
+    rig: JobRig, clock: FakeClock, restarted: bool, ahead: float
+) -> None:
+    """A machine without a battery for its clock, before the network has told it the time."""
+    await rig.start()
+    soon = datetime.fromtimestamp(clock.now() + 2 * HOUR, ZoneInfo(BERLIN)).replace(tzinfo=None)
+    once = await rig.add("call mum", Schedule("once", soon.isoformat(), BERLIN))
+    daily = await rig.add("stretch", NINE)
+    await rig.go(HOUR)
+    clock.set_wall(clock.now() + ahead)
+    if restarted:
+        await rig.restart()
+    await rig.go(300)
+    clock.set_wall(clock.now() - ahead)
+    for job in (once, daily):
+        assert (await rig.job(job)).state == "active"
+        assert await rig.ledger(job) == []
+    await rig.go(DAY)
+    assert rig.platform.texts() == ["call mum", "stretch"]
+
+
+async def test_after_a_year_without_us_jobs_go_on_a_little_later(
+    rig: JobRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await rig.start()
+    job = await rig.add()
+    with caplog.at_level(logging.WARNING):
+        await rig.restart(down_seconds=YEAR)
+    assert "the clock is far ahead" in caplog.text
+    await rig.go(HOLD_SECONDS - 30)
+    assert await rig.ledger(job) == []
+    await rig.go(60)
+    assert [state for state, _ in await rig.ledger(job)] == ["missed", "done"]
+    await rig.go(HOUR)
+    assert [state for state, _ in await rig.ledger(job)] == ["missed", "done", "done"]
+
+
+async def test_a_clock_beyond_the_last_year_is_never_believed(
+    rig: JobRig, clock: FakeClock
+) -> None:
+    await rig.start()
+    job = await rig.add("stretch", NINE)
+    real = clock.now()
+    clock.set_wall(253_402_300_000.0)  # the last day of the year 9999
+    await rig.restart()
+    await rig.go(HOLD_SECONDS + 60)
+    assert (await rig.job(job)).state == "active"
+    clock.set_wall(real)
+    await rig.go(DAY)
+    assert rig.platform.texts() == ["stretch"]
 
 
 async def test_a_zone_that_is_gone_pauses_its_job_alone(rig: JobRig) -> None:
