@@ -32,7 +32,15 @@ class Rights:
     that would tell so.
     """
 
-    def __init__(self, gate: Gate, roles_of: RolesOf, clock: Clock) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        roles_of: RolesOf,
+        clock: Clock,
+        bot_of: Callable[[str], str | None],
+    ) -> None:
+        """``bot_of``: which bot a platform has now; None: that is not known yet."""
+        self._bot_of = bot_of
         self._gate = gate
         self._roles_of = roles_of
         self._clock = clock
@@ -52,6 +60,8 @@ class Rights:
             return ""
         if not self.serves(job.place.address.platform):
             return job_text.PLATFORM_OFF
+        if self._bot_of(job.place.address.platform) not in (None, job.place.address.bot_id):
+            return job_text.OTHER_BOT
         asked, verdict = await self._as_stored(job, now)
         if verdict.ground is Ground.ROLE:
             roles = await self._roles(job.place.address, asked.sender_id)

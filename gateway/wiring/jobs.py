@@ -47,7 +47,7 @@ def build_jobs(
     runner = JobRunner(
         store,
         clock,
-        Rights(inward.gate, partial(_roles_of, platforms), clock),
+        Rights(inward.gate, partial(_roles_of, platforms), clock, partial(_bot_of, platforms)),
         inward.dispatch,
         outward.delivery,
         house,

@@ -50,6 +50,8 @@ class JobRig(Rig):
         self.roles: dict[str, frozenset[str] | None] = {}
         """What the platform says of people; None: it does not answer."""
         self.asked_roles: list[tuple[str, str]] = []
+        self.bot_id: str | None = None
+        """Of the bot that is logged in; None: it is not known yet."""
         super().__init__(clock, **{"policy": OPEN, **parts})
 
     def boot(self) -> None:
@@ -57,10 +59,14 @@ class JobRig(Rig):
         self.house = House(
             self.store, self.clock, [lambda config, zone, job=job: job for job in self.house_jobs]
         )
+        rights = Rights(self.gate, self.roles_of, self.clock, self.bot_of)
         self.runner = JobRunner(
-            self.store, self.clock, Rights(self.gate, self.roles_of, self.clock), self.dispatch,
-            self.delivery, self.house, keep=self.keep,
+            self.store, self.clock, rights, self.dispatch, self.delivery, self.house,
+            keep=self.keep,
         )  # fmt: skip
+
+    def bot_of(self, platform: str) -> str | None:
+        return self.bot_id
 
     async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
         self.asked_roles.append((address.chat_id, user_id))

@@ -376,6 +376,21 @@ async def test_it_is_said_where_others_are_still_served(rig: JobRig) -> None:
     assert rig.platform.texts() == ["tea", "tea"]
 
 
+async def test_another_bots_jobs_miss_and_go_on_when_it_is_back(rig: JobRig) -> None:
+    """With another token: the model would be asked, and nobody could be told."""
+    await rig.start()
+    jobs = [await rig.add("sum up", HOURLY, kind) for kind in ("text", "prompt")]
+    rig.bot_id = "901"
+    await rig.go(2 * HOUR + 1)
+    for job in jobs:
+        assert await rig.ledger(job) == [("missed", 2)]
+        assert (await rig.newest(job)).reason == job_text.OTHER_BOT
+    assert (rig.platform.texts(), rig.loop.seen) == ([], [])
+    rig.bot_id = "900"
+    await rig.go(HOUR)
+    assert sorted(rig.platform.texts()) == ["re: sum up", "sum up"]
+
+
 async def test_a_platform_that_is_off_misses_and_goes_on_later(rig: JobRig) -> None:
     await rig.start()
     job = await rig.add()
