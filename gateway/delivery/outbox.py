@@ -137,11 +137,6 @@ class Delivery:
         """Has this chat refused everything for a day, as far as this process knows?"""
         return self._chats.is_forsaken(address)
 
-    def is_foreign(self, address: Address) -> bool:
-        """Would an answer there wait for another bot than the one that runs?"""
-        platform = self._platforms.get(address.platform)
-        return platform is not None and platform.bot_id not in (None, address.bot_id)
-
     def previews(self, notes: PreviewNotes) -> Previews:
         """What shows answers while they are written, in step with everything that is sent here."""
         return Previews(

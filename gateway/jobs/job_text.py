@@ -11,7 +11,6 @@ LATE_SECONDS = 300.0
 """From here on it is said that a job is late."""
 NOT_ALLOWED = "whoever set it up may not use this bot here any more"
 PLATFORM_OFF = "its platform is switched off"
-OTHER_BOT = "it was set up with another bot than the one that runs now"
 CHAT_FORSAKEN = "its chat has taken nothing of this bot for a day: it is blocked, or gone"
 OTHER_BOT = "the bot that it was set with is not the one that runs now"
 RIGHTS_UNKNOWN = "it could not be asked whether whoever set it up may still use this bot here"

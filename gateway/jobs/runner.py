@@ -197,8 +197,6 @@ class JobRunner:
         """Why nobody would read what it says, if it comes again and again: it would never end."""
         if job.schedule.kind == "once" or job.origin == "house":
             return ""
-        if self._delivery.is_foreign(job.place.address):
-            return job_text.OTHER_BOT
         return job_text.CHAT_FORSAKEN if self._delivery.is_forsaken(job.place.address) else ""
 
     async def _decided(self, job: Job, now: float) -> Firing:

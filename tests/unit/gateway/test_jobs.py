@@ -632,20 +632,6 @@ async def test_a_job_in_a_chat_that_blocks_the_bot_for_ever_ends(clock: FakeCloc
     assert rig.platform.texts() == ["tea"]
 
 
-async def test_a_job_of_another_bot_owes_nothing_while_that_one_is_away(clock: FakeClock) -> None:
-    """After a change of the token its answers were owed for ever, one more each hour."""
-    rig = JobRig(clock)
-    await rig.start()
-    job = await rig.add()
-    rig.platform.bot_id = "901"
-    await rig.go(10 * 3600)
-    assert (await rig.store.owed(), rig.platform.calls) == ([], [])
-    assert (await rig.newest(job)).reason == job_text.OTHER_BOT
-    rig.platform.bot_id = "900"
-    await rig.go(3600)
-    assert rig.platform.texts() == ["tea"]
-
-
 async def test_a_chat_that_is_closed_for_an_afternoon_pauses_no_job(clock: FakeClock) -> None:
     rig = JobRig(clock)
     await rig.start()
