@@ -48,7 +48,7 @@ def _holdings(db: sessions.Reader, owner: str, found: lists.Found) -> Holdings:
 
 
 def begin_forgetting(
-    tx: Transaction, owner: str, inbox_id: int | None, answer_to: Address | None
+    tx: Transaction, owner: str, *, inbox_id: int | None = None, answer_to: Address | None = None
 ) -> ForgetRequest:
     owner = clean(owner)
     if inbox_id is not None:
@@ -107,7 +107,7 @@ def erase(tx: Transaction, owner: str) -> ForgetRequest:
 
 
 def finish_forgetting(
-    tx: Transaction, owner: str, owed: Sequence[OutboxDraft]
+    tx: Transaction, owner: str, owed: Sequence[OutboxDraft] = ()
 ) -> tuple[OutboxItem, ...]:
     struck = tx.execute("DELETE FROM facts WHERE name = ?", (_MARK + clean(owner),))
     faultpoint("finish_forgetting.struck")

@@ -38,7 +38,7 @@ _INBOX = (
 # --- inbox --------------------------------------------------------------------------------------
 
 
-def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None) -> Receipt:
+def accept(tx: Transaction, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
     inbox_id = _store(tx, record)  # nearly always, and then it is the only statement
     if inbox_id is None:
         record = record_of_today(record, today_in(tx))
@@ -149,7 +149,9 @@ def open_inbox(db: sqlite3.Connection) -> list[InboxItem]:
     return [_inbox_item(row) for row in db.execute(query)]
 
 
-def newest_items(db: sqlite3.Connection, platform: str, bot_id: str, among: int) -> list[InboxItem]:
+def newest_items(
+    db: sqlite3.Connection, platform: str, bot_id: str, *, among: int
+) -> list[InboxItem]:
     query = (
         f"{_INBOX} NOT INDEXED WHERE id > (SELECT max(id) FROM inbox) - ? AND platform = ?"
         " AND bot_id = ? AND state <> 'quarantined' ORDER BY id"
@@ -217,7 +219,7 @@ def answer_turn(tx: Transaction, turn_id: str) -> None:
 
 
 def answer_inbox(
-    tx: Transaction, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft]
+    tx: Transaction, inbox_ids: Sequence[int], outbox: Sequence[OutboxDraft] = ()
 ) -> tuple[OutboxItem, ...]:
     if all_answered(tx, inbox_ids):
         return ()
@@ -235,7 +237,7 @@ def answer_inbox(
 
 
 def await_restart(
-    tx: Transaction, inbox_id: int, outbox: Sequence[OutboxDraft]
+    tx: Transaction, inbox_id: int, outbox: Sequence[OutboxDraft] = ()
 ) -> tuple[OutboxItem, ...]:
     query = "SELECT 1 FROM inbox WHERE id = ? AND state <> 'quarantined'"
     if tx.execute(query, (inbox_id,)).fetchone() is None:

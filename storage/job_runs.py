@@ -31,7 +31,7 @@ def newest_run(db: Reader, job_id: str) -> JobRun | None:
     return None if row is None else run_of(row)
 
 
-def job_runs(db: Reader, job_id: str, limit: int) -> Sequence[JobRun]:
+def job_runs(db: Reader, job_id: str, *, limit: int = 20) -> Sequence[JobRun]:
     query = f"{RUN} WHERE job_id = ? ORDER BY id DESC LIMIT ?"
     return [run_of(row) for row in db.execute(query, (job_id, limit)).fetchall()]
 
@@ -105,7 +105,7 @@ def miss(tx: Transaction, job_id: str, misses: Misses) -> JobRun:
     )  # fmt: skip
 
 
-def end_run(tx: Transaction, run_id: int, state: RunState, reason: str) -> JobRun | None:
+def end_run(tx: Transaction, run_id: int, state: RunState, reason: str = "") -> JobRun | None:
     changed = tx.execute(
         "UPDATE job_runs SET state = ?, reason = ?, ended_at = ?"
         " WHERE id = ? AND state = 'claimed'",

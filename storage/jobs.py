@@ -40,7 +40,9 @@ _LIVE = "state IN ('active', 'paused')"
 _SET = "origin IN ('person', 'tool')"
 
 
-def add_job(tx: Transaction, draft: JobDraft, most: int | None, most_each: int | None) -> Job:
+def add_job(
+    tx: Transaction, draft: JobDraft, *, most: int | None = None, most_each: int | None = None
+) -> Job:
     place = place_of_today(tx, draft.place)
     if most is not None:
         query = f"SELECT count(*) FROM jobs WHERE session_key = ? AND {_LIVE}"
@@ -70,7 +72,7 @@ def add_job(tx: Transaction, draft: JobDraft, most: int | None, most_each: int |
     return job_with(tx, job_id)
 
 
-def jobs_at(db: Reader, session_key: str, over: bool) -> Sequence[JobView]:
+def jobs_at(db: Reader, session_key: str, *, over: bool = False) -> Sequence[JobView]:
     key = key_of_today(session_key, today_in(db))
     where = "session_key = ?" if over else f"session_key = ? AND {_LIVE}"
     return _views(db, f"{_JOB} WHERE {where} ORDER BY number", (key,))
@@ -80,7 +82,7 @@ def jobs_of(db: Reader, origin: Origin) -> Sequence[JobView]:
     return _views(db, f"{_JOB} WHERE origin = ? ORDER BY created_at, rowid", (origin,))
 
 
-def job_views(db: Reader, limit: int) -> Sequence[JobView]:
+def job_views(db: Reader, *, limit: int = 1_000) -> Sequence[JobView]:
     query = f"{_JOB} WHERE {_LIVE} ORDER BY next_run_at IS NULL, next_run_at, rowid LIMIT ?"
     return _views(db, query, (limit,))
 
@@ -99,7 +101,7 @@ def place_of_turn(db: Reader, turn_id: str) -> JobPlace | None:
 
 
 def set_job(
-    tx: Transaction, job_id: str, state: JobState, next_run_at: float | None, reason: str
+    tx: Transaction, job_id: str, state: JobState, *, next_run_at: float | None, reason: str = ""
 ) -> Job | None:
     changed = tx.execute(
         f"UPDATE jobs SET state = ?, next_run_at = ?, reason = ? WHERE id = ? AND {_LIVE}",
@@ -112,6 +114,7 @@ def set_job(
 def change_job(
     tx: Transaction,
     job_id: str,
+    *,
     place: JobPlace,
     schedule: Schedule,
     action: Action,
@@ -134,7 +137,7 @@ def change_job(
     return job_with(tx, job_id) if changed.rowcount else None
 
 
-def due_jobs(db: Reader, now: float, limit: int) -> Sequence[JobView]:
+def due_jobs(db: Reader, now: float, *, limit: int = 100) -> Sequence[JobView]:
     where = "WHERE state = 'active' AND next_run_at <= ? ORDER BY next_run_at, rowid LIMIT ?"
     return _views(db, f"{_JOB} {where}", (now, limit))
 

@@ -25,6 +25,8 @@ def last_said(db: Reader, session_key: str) -> LastSaid | None:
     return None if row is None or row[4] is None else LastSaid(*row)
 
 
-def silent_since(db: Reader, before: float, after: float, limit: int) -> Sequence[LastSaid]:
+def silent_since(
+    db: Reader, before: float, *, after: float = 0.0, limit: int = 100
+) -> Sequence[LastSaid]:
     query = f"{_SAID} WHERE last_at < ? AND last_at > ? ORDER BY last_at LIMIT ?"
     return [LastSaid(*row) for row in db.execute(query, (before, after, limit)).fetchall()]

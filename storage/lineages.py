@@ -162,11 +162,13 @@ def _titles(tx: Transaction, owner: str, *, but_of: str = "") -> list[str]:
     return [row[0] for row in tx.execute(query, (owner, but_of))]
 
 
-def conversations_of(db: sessions.Reader, owner: str, limit: int) -> list[ConversationInfo]:
+def conversations_of(db: sessions.Reader, owner: str, *, limit: int = 20) -> list[ConversationInfo]:
     return _infos(db, "c.owner = ?", owner, limit)
 
 
-def conversations_at(db: sessions.Reader, session_key: str, limit: int) -> list[ConversationInfo]:
+def conversations_at(
+    db: sessions.Reader, session_key: str, *, limit: int = 20
+) -> list[ConversationInfo]:
     return _infos(db, "c.session_key = ?", key_of_today(session_key, today_in(db)), limit)
 
 

@@ -23,6 +23,7 @@ much, and what takes longest (VACUUM) reads and writes everything twice."""
 
 def words_for(function: Callable[..., Any]) -> str:
     """What is done; "": a transaction like any other."""
+    function = getattr(function, "func", function)  # of a partial
     where = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     return WORDS.get(".".join(where), "")
 

@@ -18,7 +18,7 @@ def notes(db: Reader, place: str) -> tuple[Note, ...]:
 
 
 def remember_note(
-    tx: Transaction, place: str, owner: str, text: str, replaces: int | None
+    tx: Transaction, place: str, owner: str, text: str, *, replaces: int | None = None
 ) -> Written:
     place = key_of_today(clean(place), today_in(tx))
     number = _last(tx, place) + 1

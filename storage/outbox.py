@@ -41,7 +41,7 @@ def owe_all(
     return tuple(_owe(tx, draft, conversation_id, turn_id) for draft in drafts)
 
 
-def owe(tx: Transaction, draft: OutboxDraft, conversation_id: str | None) -> OutboxItem:
+def owe(tx: Transaction, draft: OutboxDraft, conversation_id: str | None = None) -> OutboxItem:
     return _owe(tx, draft, conversation_id, None)
 
 
@@ -78,19 +78,19 @@ def owed(db: sqlite3.Connection) -> list[OutboxItem]:
 
 
 def plan_parts(
-    tx: Transaction, outbox_id: int, drafts: Sequence[PartDraft]
+    tx: Transaction, outbox_id: int, parts: Sequence[PartDraft]
 ) -> tuple[OutboxPart, ...]:
     state = _state_of(tx, outbox_id)
     planned = _parts_of(tx, outbox_id)
     if planned or state in OVER:
         return planned
-    for n, draft in enumerate(drafts):
+    for n, draft in enumerate(parts):
         tx.execute(
             "INSERT INTO outbox_parts (outbox_id, n, state, payload) VALUES (?, ?, 'planned', ?)",
             (outbox_id, n, dump_clean_json(draft.payload)),
         )
         faultpoint("plan_parts.part")
-    if not drafts:
+    if not parts:
         _follow_parts(tx, outbox_id, None)
     return _parts_of(tx, outbox_id)
 
@@ -99,8 +99,9 @@ def mark_part(
     tx: Transaction,
     part_id: int,
     state: SendState,
-    platform_message_id: str | None,
-    error: str | None,
+    *,
+    platform_message_id: str | None = None,
+    error: str | None = None,
 ) -> None:
     error = None if error is None else clean(error)
     row = tx.execute(

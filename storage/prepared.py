@@ -54,7 +54,7 @@ def discard_prepared(tx: Transaction, session_id: str) -> bool:
     return done.rowcount > 0
 
 
-def crowded(db: sessions.Reader, prompt_tokens: int, since: float, limit: int) -> list[str]:
+def crowded(db: sessions.Reader, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
     # By the row of the last answer: clocks jump, and it says when the conversation was used.
     query = (
         "SELECT c.id FROM conversations c JOIN sessions s ON s.id = c.tip_session_id"

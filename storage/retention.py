@@ -184,7 +184,7 @@ def _note(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
     )
 
 
-def cleared(db: Reader, limit: int) -> list[ClearedConversation]:
+def cleared(db: Reader, *, limit: int = 100) -> list[ClearedConversation]:
     """`agent.forgetting.Forgetting.cleared`."""
     query = "SELECT name, value FROM facts WHERE name GLOB ? ORDER BY name LIMIT ?"
     return [

@@ -18,11 +18,13 @@ from agent.errors import StoreError
 
 if TYPE_CHECKING:
     from storage.archive import Reading
+    from storage.ways import Writing
 
 _log = logging.getLogger(__name__)
 
 EMPTYING_MILLISECONDS = 1_000
 """How long readers of other processes are waited for; all of ours are out of the way."""
+_SHORTENING_TRIES = 5
 LONG_LOG_PAGES = 8_192
 """32 MB; SQLite writes it back at 16 MB (`storage.database.WRITER_PRAGMAS`)."""
 SPARE_BYTES = 16 * 1024 * 1024
@@ -70,11 +72,21 @@ def log_is_long(connection: sqlite3.Connection) -> bool:
     return int(pages) > LONG_LOG_PAGES
 
 
-def say_log_is_held() -> None:
-    """For whoever wonders why the log grows."""
+async def shorten(writing: Writing, *readers: Reading) -> bool:
+    """Write the log back and empty it, readers of ours out of the way, in this order.
+
+    False: others read; the log says so, for whoever wonders why it grows.
+    """
+    for _ in range(_SHORTENING_TRIES):
+        async with contextlib.AsyncExitStack() as aside:
+            for reading in readers:
+                await aside.enter_async_context(held(reading))
+            if await writing.outside(empty_log):
+                return True
     _log.warning(
         "the database's log can not be emptied: another process reads the database for long"
     )
+    return False
 
 
 # --- room on the disk -----------------------------------------------------------------------------

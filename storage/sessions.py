@@ -76,7 +76,12 @@ def conversation(db: Reader, conversation_id: str) -> Conversation | None:
 
 
 def start_conversation(
-    tx: Transaction, session_key: str, owner: str, prefix: SessionPrefix, end_reason: EndReason
+    tx: Transaction,
+    session_key: str,
+    owner: str,
+    prefix: SessionPrefix,
+    *,
+    end_reason: EndReason = "reset",
 ) -> Session:
     session_key = key_of_today(session_key, today_in(tx))
     old = conversation_for_key(tx, session_key)

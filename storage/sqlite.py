@@ -28,6 +28,7 @@ from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, is_dam
 from storage.in_place import same_file, same_log
 from storage.migrate import check_version, migrate, shipped
 from storage.restored import settle
+from storage.search.keeper import IndexKeeper
 from storage.store import SqlStore
 from storage.writer import Writer
 
@@ -136,7 +137,7 @@ async def _whole(work: Coroutine[Any, Any, None]) -> None:
 
 
 class SqliteWriting:
-    """`storage.store.Writing`: the writer's loop occupies the writing connection's thread."""
+    """`storage.ways.Writing`: the writer's loop occupies the writing connection's thread."""
 
     def __init__(self, connection: Connection, writer: Writer) -> None:
         self._connection = connection
@@ -243,16 +244,19 @@ async def open_store(
         for connection in reversed(opened):
             await connection.close()
         raise
+    index = IndexKeeper(clock)
     writer = Writer(
         clock=clock,
         ids=ids,
         estimate=estimate,
         in_place=same_file(path),
         log_in_place=same_log(path),
+        on_damage=index.found_by_writer,
     )
     return SqlStore(
         SqliteWriting(writing, writer),
         *(SqliteReading(reader) for reader in opened[1:]),
+        index=index,
         set_aside_notice=set_aside_notice,
     )
 

@@ -14,16 +14,19 @@ from agent.sessions import Session, TurnOpening, TurnTicket
 from storage import changes, inbox, rows, sessions, turns
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
+from storage.turns import require_rest
 from storage.undoing import has_summary, said_by_person, turns_in, undo_start
 
 
-def undo(tx: Transaction, conversation_id: str, count: int, answering: Answering | None) -> Undone:
+def undo(
+    tx: Transaction, conversation_id: str, turns: int = 1, *, answering: Answering | None = None
+) -> Undone:
     tip = sessions.tip_of_conversation(tx, conversation_id)
     if answering is not None and inbox.all_answered(tx, (answering.inbox_id,)):
         raise StaleTurn("this command was answered before")
-    turns.require_rest(tx, conversation_id)
+    require_rest(tx, conversation_id)
     active, steered = rows.active_rows(tx, tip.id), rows.steered(tx, tip.id)
-    removed = _take_back(tx, tip, active, steered, count) if tip.ended_at is None else ()
+    removed = _take_back(tx, tip, active, steered, turns) if tip.ended_at is None else ()
     left = active[: len(active) - len(removed)]
     undone = Undone(
         sessions.session(tx, tip.id), removed, has_summary(left), turns_in(removed, steered)
@@ -56,7 +59,7 @@ def retry(tx: Transaction, opening: TurnOpening) -> TurnTicket | None:
     conversation = sessions.conversation_for_key(tx, opening.session_key)
     if conversation is None:
         return None
-    turns.require_rest(tx, conversation.id)
+    require_rest(tx, conversation.id)
     tip = turns.healed_tip(tx, conversation)
     if tip.ended_at is not None:
         return None

@@ -168,7 +168,8 @@ def append(
     ticket: TurnTicket,
     session_id: str,
     messages: Sequence[Draft],
-    anchor_usage: Usage | None,
+    *,
+    anchor_usage: Usage | None = None,
 ) -> Appended:
     return Appended(tuple(_store(tx, ticket, session_id, messages, anchor_usage)))
 
@@ -249,9 +250,10 @@ def finish_turn(
     ticket: TurnTicket,
     session_id: str,
     outcome: TurnOutcome,
-    final: Draft | None,
-    anchor_usage: Usage | None,
-    outbox: Sequence[OutboxDraft],
+    *,
+    final: Draft | None = None,
+    anchor_usage: Usage | None = None,
+    outbox: Sequence[OutboxDraft] = (),
 ) -> tuple[OutboxItem, ...]:
     _require_running(tx, ticket)
     if final is not None:

@@ -24,7 +24,7 @@ from agent.messages import Message
 from agent.ports import Clock, IdSource
 from agent.store_ports import StoreWork
 from storage import long_work
-from storage.database import Transaction
+from storage.database import Transaction, is_damage
 from storage.group_commit import (
     GROUP_LIMIT,
     Call,
@@ -73,16 +73,20 @@ class Writer:
         estimate: Callable[[Message], int],
         in_place: Callable[[], bool],
         log_in_place: Callable[[], bool] = lambda: True,
+        on_damage: Callable[[str | None], None] = lambda of_pages: None,
     ) -> None:
         """``in_place``: is the file at the path still the one that was opened?
 
         ``log_in_place``: and its log? What is written into one without a name is lost.
+        ``on_damage``: told, on the loop, that SQLite met a page that is none, or (None) that the
+        full-text index was left out of what was stored.
         """
         self._clock = clock
         self._ids = ids
         self._estimate = estimate
         self._in_place = in_place
         self._log_in_place = log_in_place
+        self._on_damage = on_damage
         self._loop = asyncio.get_running_loop()
         self._burst: list[Call] = []
         """Asked for in this turn of the loop, not handed over yet."""
@@ -126,11 +130,11 @@ class Writer:
             self._queue.put(burst)
 
     def now(self) -> float:
-        """`storage.store.Writing.now`."""
+        """`storage.ways.Writing.now`."""
         return self._clock.now()
 
     def trouble(self) -> str | None:
-        """`storage.store.Writing.trouble`."""
+        """`storage.ways.Writing.trouble`."""
         if self._ended_by_itself:
             return "the thread that writes has ended"
         work = self.at_work()
@@ -139,7 +143,7 @@ class Writer:
         return self._refusal() or self._last_failure
 
     def at_work(self) -> StoreWork | None:
-        """`storage.store.Writing.at_work`."""
+        """`storage.ways.Writing.at_work`."""
         begun = self._begun
         if self._ended_by_itself:
             return StoreWork(float("inf"))
@@ -248,9 +252,13 @@ class Writer:
             # Nothing, and what upkeep does alone, finds room where no message would.
             if connection.total_changes != before and not group[0].alone:
                 self._last_failure = None
+            if tx.index_damaged:
+                self._tell(self._on_damage, None)
         except BaseException as exc:  # noqa: BLE001 - border of the thread: nobody may wait for ever
             _log.error("write failed", extra={"calls": len(group), "error": repr(exc)})
             self._last_failure = str(fail(group, exc))
+            if isinstance(exc, sqlite3.Error) and is_damage(exc):
+                self._tell(self._on_damage, str(exc))
 
     def _run_outside(self, connection: sqlite3.Connection, group: list[Call]) -> None:
         """It changes nothing that was stored, so its failure says nothing of what comes next."""
