@@ -155,6 +155,16 @@ async def test_a_gateway_that_greets_nobody(
     await platform.close()
 
 
+async def test_a_greeting_that_is_broken_off_leaves_no_socket_open(server: DiscordServer) -> None:
+    server.gateway.mute = True
+    platform = make(server)
+    async with running(platform, RecordingIntake(), ready=False):
+        await server.wait_for(lambda: server.gateway.connections)
+    await server.wait_for(lambda: not server.gateway.connections)
+    assert server.gateway.stats.closes == [1000], "not left to the garbage collector"
+    await platform.close()
+
+
 async def test_an_unreachable_gateway_at_boot_is_retried_by_the_supervisor(
     server: DiscordServer, caplog: pytest.LogCaptureFixture
 ) -> None:

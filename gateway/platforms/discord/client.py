@@ -233,6 +233,7 @@ class DiscordClient:
                         await shard.disconnect()
                 elif self._bot.ws is not None:  # also one that is closed: its heartbeat ends here
                     await self._bot.ws.close(code=1000)
+            await self._wire.leave()
         except (TimeoutError, OSError, RuntimeError):
             log.debug("the gateway did not close in time")
 

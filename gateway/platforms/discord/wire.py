@@ -101,6 +101,8 @@ class Wire:
         """What the SDK got last: if it breaks, then by this."""
         self.trouble = ""
         """Why the newest connection did not come about, or is over."""
+        self._sockets: list[GatewaySocket] = []
+        """Those that were handed out and not closed: one per shard."""
 
     async def connect(self, url: str, *, compress: int = 0) -> GatewaySocket:
         """As ``HTTPClient.ws_connect``.
@@ -123,11 +125,20 @@ class Wire:
                     raise  # a new login is better, which asks anew where the gateway is
             else:
                 self._undialled = 0
-                return GatewaySocket(socket, self, self._clock)
+                made = GatewaySocket(socket, self, self._clock)
+                self._sockets = [one for one in self._sockets if not one.closed] + [made]
+                return made
             # Here and not in the SDK: its pauses grow to a quarter of an hour. Whoever runs us has
             # his own patience.
             pause = min(RECOVERY_SECONDS, 2.0 ** min(self._undialled - 1, 8))
             await self._clock.sleep(pause * (0.75 + self._jitter() / 2))
+
+    async def leave(self) -> None:
+        """Close what the SDK has let go of: it forgets a socket when its greeting is broken off."""
+        left, self._sockets = self._sockets, []
+        for socket in left:
+            if not socket.closed:
+                await socket.close(code=1000)
 
     async def _pace(self) -> None:
         """Whoever answers and then ends the connection is asked less and less often."""
