@@ -7,8 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from agent.approvals import Proposal, require_approval
@@ -93,7 +92,8 @@ class ShellTool:
             try:
                 outcome = await self._watched(
                     Request(command, folder, self._seconds, KEEP_BYTES, min(left, MAX_FILE_BYTES)),
-                    partial(self._outgrown, workspace, start),
+                    workspace,
+                    start,
                 )
             except CommandFailed as exc:
                 raise ToolError(f"{exc} ({allowed})") from exc
@@ -102,31 +102,29 @@ class ShellTool:
             text += f"\n[{lack}; until then a command can delete, and write nothing]"
         return ToolResult(text, is_error=outcome.ended != "exit")
 
-    async def _watched(self, request: Request, outgrown: Callable[[], Awaitable[str]]) -> Outcome:
+    async def _watched(self, request: Request, workspace: Workspace, start: Room) -> Outcome:
         """Run it; end it as soon as it takes more room than there is.
 
         Raises:
             CommandFailed: that, or whatever the runner says.
         """
         running = asyncio.ensure_future(self._runner.run(request))
-        pause = self._look_seconds
+        room, count_at = start, 0.0
         try:
-            while not (await asyncio.wait({running}, timeout=pause))[0]:
+            while not (await asyncio.wait({running}, timeout=self._look_seconds))[0]:
                 began = time.monotonic()
-                if why := await outgrown():
+                counts = began >= count_at
+                room = await workspace.room(None if counts else room)
+                if counts:  # many files take a while: a tenth of the time at most
+                    count_at = began + 10 * (time.monotonic() - began)
+                if why := outgrown(start, room, workspace.bounds):
                     raise CommandFailed(f"it was ended, and nothing of it deleted: {why}")
-                # Looking at many files takes a while: a tenth of the time at most.
-                pause = max(self._look_seconds, 10 * (time.monotonic() - began))
             return running.result()
         finally:
             running.cancel()
             await asyncio.wait({running})
             if not running.cancelled():
                 running.exception()  # told already, or of no interest any more
-
-    @staticmethod
-    async def _outgrown(workspace: Workspace, start: Room) -> str:
-        return outgrown(start, await workspace.room(), workspace.bounds)
 
 
 def problem_with_command(command: str, daemon_pid: int) -> str:

@@ -100,9 +100,9 @@ class Workspace:
         await self._run(self._make)
         return self._root / self._name
 
-    async def room(self) -> Room:
-        """What it holds, and what its disk takes."""
-        return await self._run(self._room)
+    async def room(self, counted: Room | None = None) -> Room:
+        """What it holds (as it was ``counted``), and what its disk takes now."""
+        return await self._run(partial(self._room, counted))
 
     async def look(self, path: str) -> Seen | None:
         """What stands there; None: nothing."""
@@ -247,9 +247,9 @@ class Workspace:
         if lack := lacking(self._room(), self._bounds, more_bytes):
             raise ToolError(lack)
 
-    def _room(self) -> Room:
+    def _room(self, counted: Room | None = None) -> Room:
         with self._opened() as folder:
-            return look(folder, self._bounds)
+            return look(folder, self._bounds, counted)
 
 
 @contextlib.contextmanager

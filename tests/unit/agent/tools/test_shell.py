@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -469,6 +470,31 @@ async def test_with_too_little_room_on_the_disk_a_command_can_only_make_some(
     assert "[the server's disk is nearly full" in text
     assert (scene.folder / "new").read_bytes() == b""
     assert (scene.folder / "keep").read_text() == "keep\n"
+
+
+async def test_the_disk_is_asked_also_while_nothing_is_counted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def slow(folder: int, most_bytes: int) -> tuple[int, int]:
+        counted.append(most_bytes)
+        if len(counted) == 2:
+            time.sleep(1.5)  # so it is counted again in fifteen seconds
+        return 0, 0
+
+    def free(folder: int) -> SimpleNamespace:
+        full = (scene.folder / "full").exists()
+        return SimpleNamespace(
+            f_bavail=0 if full else 2**40, f_frsize=1, f_favail=10**6, f_files=10**7
+        )
+
+    scene.bound(Bounds(keep_free_bytes=MEGABYTE))
+    monkeypatch.setattr(room, "measured", slow)
+    monkeypatch.setattr(room.os, "fstatvfs", free)
+    with pytest.raises(ToolError, match="disk is nearly full"):
+        await scene.run("sleep 0.6; touch full; sleep 30")
+    assert len(counted) == 2, "at the start, and once since"
 
 
 async def test_a_stop_while_it_is_looked_at_ends_it(scene: Scene) -> None:
