@@ -95,6 +95,11 @@ def is_index_damage(error: sqlite3.Error) -> bool:
     return code_of(error) == _CORRUPT_VTAB or not is_outage(error)
 
 
+def is_index_alone(error: sqlite3.Error) -> bool:
+    """Does a damaged full-text index say so itself, whatever was done?"""
+    return code_of(error) == _CORRUPT_VTAB
+
+
 class IndexDamaged(Exception):
     """The full-text index can not take what was stored; the messages themselves can be."""
 

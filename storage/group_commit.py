@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import StoreError
-from storage.database import IndexDamaged, Transaction, is_index_damage, is_outage, outage
+from storage.database import (
+    IndexDamaged,
+    Transaction,
+    is_index_alone,
+    is_index_damage,
+    is_outage,
+    outage,
+)
 from storage.faultpoint import faultpoint
 
 _log = logging.getLogger(__name__)
@@ -78,6 +85,9 @@ def run_group(connection: sqlite3.Connection, tx: Transaction, group: list[Call]
                 case _MustUndo():
                     run = _run_with_savepoints
                 case IndexDamaged() if not without_index:
+                    without_index = True
+                case sqlite3.DatabaseError() if is_index_alone(exc) and not without_index:
+                    # Whoever touches the index by itself: what it is for can be made good later.
                     without_index = True
                 case _:
                     raise

@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent.errors import DatabaseTooNew, StoreUnavailable
-from storage.database import Transaction, is_damage, is_index_damage
+from storage.database import Transaction, is_damage
 from storage.migrate import check_version, shipped
-from storage.search.index import finds_itself
+from storage.search import index, soundness
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,8 @@ def looked_over(db: sqlite3.Connection, *, thorough: bool = False) -> Examined:
     if not said:
         if check_version(db, shipped()[-1].version) == 0:
             return Examined(pages=("it is empty: no conversation has ever been stored in it",))
-        return Examined(search=_search_trouble(db, thorough))
+        said_of_search = soundness.trouble(db, thorough=thorough)
+        return Examined(search=() if said_of_search is None else (said_of_search,))
     pages: list[str] = []
     indexes: dict[str, None] = {}
     search: list[str] = []
@@ -138,24 +139,6 @@ def _said(db: sqlite3.Connection, check: str) -> list[str]:
     return [] if lines == ["ok"] else lines
 
 
-def _search_trouble(db: sqlite3.Connection, thorough: bool) -> tuple[str, ...]:
-    """A real question, with ranking; some damage makes the index answer "nothing"."""
-    try:
-        if not finds_itself(db):
-            return ("the newest message is not found by its own words",)
-        (word,) = db.execute("SELECT coalesce(max(id), 0) FROM message_index_docsize").fetchone()
-        ranked = f"SELECT rowid FROM {_SEARCH} WHERE {_SEARCH} MATCH ? ORDER BY rank LIMIT 1"
-        db.execute(ranked, (f'"{word}"',)).fetchall()
-        if thorough:
-            db.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, {_SEARCH}, row)")
-            db.execute("SELECT count(*), sum(doc), sum(cnt) FROM temp.words").fetchall()
-    except sqlite3.DatabaseError as exc:
-        if not is_index_damage(exc):
-            raise
-        return (str(exc),)
-    return ()
-
-
 # --- mending, on the writer's thread --------------------------------------------------------------
 
 
@@ -165,8 +148,7 @@ def mend(tx: Transaction, found: Examined) -> None:
         tx.execute(f"REINDEX {name}")
         _log.warning("an index was made anew", extra={"index": name})
     if found.search:
-        tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('index_damaged', '1')")
-        tx.index_damaged = True
+        index.mark_damaged(tx)
 
 
 # --- room -----------------------------------------------------------------------------------------

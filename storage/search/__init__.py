@@ -1,7 +1,8 @@
 """Search over what was said: a question's terms, candidates, their order, and the index itself."""
 
-from storage.search.index import maintain, rebuild
-from storage.search.lookup import search
+from storage.search.index import Kept, maintain, rebuild
+from storage.search.keeper import IndexKeeper
+from storage.search.lookup import search, search_and_tell
 from storage.search.reading import (
     active_rows,
     all_rows,
@@ -12,6 +13,8 @@ from storage.search.reading import (
 )
 
 __all__ = [
+    "IndexKeeper",
+    "Kept",
     "active_rows",
     "all_rows",
     "conversation_of_message",
@@ -20,5 +23,6 @@ __all__ = [
     "rebuild",
     "result_of_call",
     "search",
+    "search_and_tell",
     "window",
 ]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-import re
 import sqlite3
 from dataclasses import dataclass
 
 from storage import rows
 from storage.codec import ROW_COLUMNS, decode_row
-from storage.database import INDEX_SETTINGS, INDEX_TEXT, MERGE_INDEX, Transaction
+from storage.database import (
+    INDEX_SETTINGS,
+    INDEX_TEXT,
+    MERGE_INDEX,
+    Transaction,
+    is_index_damage,
+    is_outage,
+)
 from storage.faultpoint import faultpoint
-from storage.search.question import read_question
 from storage.segment import SEGMENTER, indexable_text, segmented
 
 _log = logging.getLogger(__name__)
@@ -21,14 +26,42 @@ DEFINITION = """CREATE VIRTUAL TABLE message_index USING fts5 (
 )"""
 REBUILD_ROWS = 500
 """Messages indexed in one transaction of a rebuild: some tens of milliseconds."""
-OWN_CHARS = 1_000
-"""How much of a message it is looked for with; a question may have more."""
 MERGE_PAGES = 64
 """What one step of tidying may move, in pages of 4 KiB."""
 _EMPTY = ((1, b""), (10, bytes(7)))
 """What the table of an FTS5 index without content holds: its averages and its structure."""
+_EMPTIED = (
+    "CREATE TABLE IF NOT EXISTS message_index_data (id INTEGER PRIMARY KEY, block BLOB)",
+    "CREATE TABLE IF NOT EXISTS message_index_idx"
+    " (segid, term, pgno, PRIMARY KEY (segid, term)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS message_index_docsize (id INTEGER PRIMARY KEY, sz BLOB)",
+    "CREATE TABLE IF NOT EXISTS message_index_config (k PRIMARY KEY, v) WITHOUT ROWID",
+    "INSERT OR REPLACE INTO message_index_config VALUES ('version', 4)",
+    "DELETE FROM message_index_data",
+)
+"""Its tables as SQLite makes them, whatever has become of them."""
+DAMAGED = "index_damaged"
+"""The fact that it may not be trusted: whoever finds out sets it, who makes it anew strikes it."""
 _MISSING = "index_missing_upto"
-_BROKEN_WORD = re.compile(r"\w+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a step of upkeep leaves behind."""
+
+    more: bool
+    """There may be more to do at once."""
+    begun: bool = False
+    """It was dropped, and is made anew from here on."""
+    damaged: bool = False
+    """It is to be made anew, and that has not begun."""
+    missing_upto: int = 0
+    """As `IndexState.missing_upto`."""
+
+    @property
+    def whole(self) -> bool:
+        """All that is searched is in it."""
+        return not (self.damaged or self.missing_upto)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +76,9 @@ class IndexState:
 def state(db: sqlite3.Connection) -> IndexState:
     """Damaged, made by another segmenter, in the making, or whole."""
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
-    if "index_damaged" in facts or facts.get("segmenter") != SEGMENTER:
-        _log.warning("search index is damaged or outdated, scanning instead")
+    if DAMAGED in facts or facts.get("segmenter") != SEGMENTER:
         return IndexState(False)
     return IndexState(True, int(facts.get(_MISSING, 0)))
-
-
-def finds_itself(db: sqlite3.Connection) -> bool:
-    """Is the newest message that was indexed found by its own words?
-
-    Some damage makes the index answer "nothing" instead of failing.
-    """
-    (newest,) = db.execute("SELECT max(id) FROM message_index_docsize").fetchone()
-    columns = db.execute(f"SELECT {ROW_COLUMNS} FROM messages WHERE id = ?", (newest,)).fetchone()
-    if columns is None:
-        return True
-    row = decode_row(columns)
-    text = indexable_text(row.message, None, None) or ""
-    # A word that is cut is another word.
-    whole = text if len(text) <= OWN_CHARS else _BROKEN_WORD.sub("", text[:OWN_CHARS])
-    terms = read_question(whole).terms
-    if not terms:
-        return True
-    own = "SELECT 1 FROM message_index WHERE message_index MATCH ? AND rowid = ?"
-    words = " OR ".join(term.match for term in terms)
-    return db.execute(own, (words, newest)).fetchone() is not None
 
 
 # --- making it anew -----------------------------------------------------------------------------
@@ -84,7 +95,7 @@ def begin_rebuild(tx: Transaction) -> None:
     faultpoint("rebuild.made")
     tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('segmenter', ?)", (SEGMENTER,))
     tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (_MISSING, str(newest)))
-    tx.execute("DELETE FROM facts WHERE name = 'index_damaged'")
+    tx.execute("DELETE FROM facts WHERE name = ?", (DAMAGED,))
     faultpoint("rebuild.noted")
     tx.index_damaged = False
 
@@ -93,8 +104,11 @@ def _drop(tx: Transaction) -> None:
     """SQLite opens an index before it drops it: one that can not be opened is emptied first."""
     try:
         tx.execute("DROP TABLE IF EXISTS message_index")
-    except sqlite3.DatabaseError:
-        tx.execute("DELETE FROM message_index_data")
+    except sqlite3.DatabaseError as exc:
+        if not is_index_damage(exc):
+            raise
+        for statement in _EMPTIED:
+            tx.execute(statement)
         tx.executemany("INSERT INTO message_index_data VALUES (?, ?)", _EMPTY)
         tx.execute("DROP TABLE message_index")
 
@@ -141,17 +155,35 @@ def _missing(tx: Transaction) -> int:
 # --- upkeep -------------------------------------------------------------------------------------
 
 
-def maintain(tx: Transaction) -> bool:
-    """One small step of what the index needs; True: there may be more."""
-    current = tx.execute("SELECT value FROM facts WHERE name = 'segmenter'").fetchone()
-    if tx.index_damaged or current != (SEGMENTER,):
+def mark_damaged(tx: Transaction) -> None:
+    """Nothing is asked of it, and nothing put into it, until it is made anew."""
+    tx.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, '1')", (DAMAGED,))
+    tx.index_damaged = True
+
+
+def maintain(tx: Transaction, distrusted: bool = False, may_begin: bool = True) -> Kept:
+    """One small step of what the index needs.
+
+    ``distrusted``: it did not do what it is for, though nothing says so in the file yet.
+    ``may_begin``: it may be made anew now, if it has to be.
+    """
+    facts = dict(tx.execute("SELECT name, value FROM facts").fetchall())
+    if distrusted or tx.index_damaged or DAMAGED in facts or facts.get("segmenter") != SEGMENTER:
+        if not may_begin:
+            mark_damaged(tx)
+            return Kept(more=False, damaged=True)
         _log.warning("search index is damaged or outdated, making it anew")
         begin_rebuild(tx)
-        return True
+        return Kept(more=True, begun=True, missing_upto=max(1, _missing(tx)))
     if _missing(tx):
-        rebuild_step(tx)
-        return True
-    return _merge(tx)
+        return Kept(more=True, missing_upto=rebuild_step(tx))
+    try:
+        return Kept(more=_merge(tx))
+    except sqlite3.DatabaseError as exc:
+        # One that says that it is damaged has the whole transaction begin anew, without it.
+        if is_outage(exc):
+            raise
+        return maintain(tx, distrusted=True, may_begin=may_begin)
 
 
 def _merge(tx: Transaction) -> bool:

@@ -6,13 +6,15 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from agent.messages import Message
 from agent.sessions import Hit, SearchScope
 from storage.codec import clean
+from storage.database import is_damage, is_index_damage
 from storage.rows import SEARCHED, TAKEN_BACK
-from storage.search import index
+from storage.search import index, soundness
 from storage.search.question import Question, Term, read_question
 from storage.search.ranking import (
     Candidate,
@@ -42,7 +44,44 @@ _SET_SHARE = 4
 """A scope is given to the index as a set of its messages, unless that set is larger than this, or
 so many times as large as what can match: then each match is asked for its session."""
 
+MARKED = "it is marked as damaged, or was made by another version"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Why the index was no help."""
+
+    reason: str
+    in_pages: bool
+    """SQLite met a page that is none, which may be of any table."""
+
+
+class OnDamage(Protocol):
+    """Whom it concerns that the index was no help."""
+
+    def __call__(self, reason: str, *, in_pages: bool = False) -> None:
+        """As `Damage`."""
+        ...
+
+
+def scanning(reason: str, *, in_pages: bool = False) -> None:
+    """What is said where nobody can make it anew."""
+    _log.warning("search index is not whole, scanning instead: %s", reason)
+
+
 _COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
+
+
+def search_and_tell(
+    db: sqlite3.Connection, query: str, scope: SearchScope, limit: int, before_id: int | None = None
+) -> tuple[list[Hit], Damage | None]:
+    """As `search`, and why the index was no help, for whoever makes it anew."""
+    met: list[Damage] = []
+
+    def note(reason: str, *, in_pages: bool = False) -> None:
+        met.append(Damage(reason, in_pages))
+
+    return search(db, query, scope, limit, before_id, note), met[0] if met else None
 
 
 def search(
@@ -51,13 +90,14 @@ def search(
     scope: SearchScope,
     limit: int,
     before_id: int | None = None,
+    on_damage: OnDamage = scanning,
 ) -> list[Hit]:
-    """`agent.archive_ports.Archive.search`."""
+    """`agent.archive_ports.Archive.search`; ``on_damage`` is told why the index was no help."""
     question = read_question(clean(query))
     if limit <= 0 or not question.text:
         return []
     reach = reach_of(db, scope, before_id)
-    matches, rarities = find_candidates(db, question, reach)
+    matches, rarities = find_candidates(db, question, reach, on_damage)
     found = read_candidates(db, matches, reach) if matches else []
     if not found:
         return []
@@ -79,21 +119,29 @@ def _hit(ranked: Ranked) -> Hit:
 
 
 def find_candidates(
-    db: sqlite3.Connection, question: Question, reach: Reach
+    db: sqlite3.Connection,
+    question: Question,
+    reach: Reach,
+    on_damage: OnDamage = scanning,
 ) -> tuple[dict[int, float], dict[str, float] | None]:
     """Message ids with their bm25 (higher is better), and how rare each needle is."""
     state = index.state(db)
+    if not state.usable:
+        on_damage(MARKED)
     if not question.terms or not state.usable:
         return _by_scan(db, question, reach), None
     try:
         counts, total = _counts(db, question.terms)
         chosen = _chosen(question.terms, counts, total)
         found = _by_index(db, chosen, _most_matches(chosen, counts, total), reach)
-        if not found and not index.finds_itself(db):
-            _log.error("search index has lost what it held, scanning instead")
+        if not found and not soundness.finds_itself(db):
+            on_damage(soundness.LOST)
             return _by_scan(db, question, reach), None
     except sqlite3.DatabaseError as exc:
-        _log.error("search index failed, scanning instead", extra={"error": repr(exc)})
+        if is_index_damage(exc) or is_damage(exc):
+            on_damage(str(exc), in_pages=not is_index_damage(exc))
+        else:
+            _log.error("search index failed, scanning instead", extra={"error": repr(exc)})
         return _by_scan(db, question, reach), None
     if state.missing_upto:
         found = {**_by_scan(db, question, reach, upto=state.missing_upto), **found}
