@@ -757,6 +757,20 @@ async def test_an_answer_that_grows_old_in_its_back_off_says_so(
     assert (first[0], second[0]) == ("a", "b")
 
 
+async def test_a_machine_that_learns_the_time_makes_nothing_late(
+    post: Post, clock: FakeClock
+) -> None:
+    """Started without a clock of its own, in 1970: answers were said to be of that year."""
+    today = clock.now()
+    clock.set_wall(30.0)
+    post.platform.fail(SendUnavailable("no network yet"), times=3)
+    await post.owe("one")
+    await post.settle()
+    clock.set_wall(today)
+    await post.pass_time(60)
+    assert post.platform.texts() == ["one"]
+
+
 async def test_a_clock_set_back_makes_nothing_late(post: Post, clock: FakeClock) -> None:
     await post.store.owe(OutboxDraft(CHAT, "one"))
     clock.set_wall(clock.now() - 86_400 * 30)
