@@ -51,15 +51,15 @@ def pressure_text(
     prompt_tokens: int, threshold_tokens: int, window_tokens: int, *, automatic: bool
 ) -> str:
     """What the user reads."""
-    percent = min(100, round(100 * prompt_tokens / max(1, threshold_tokens)))
+    percent = round(100 * prompt_tokens / max(1, threshold_tokens))
     share = round(100 * threshold_tokens / max(1, window_tokens))
     filled = min(20, round(20 * prompt_tokens / max(1, threshold_tokens)))
     bar = "▰" * filled + "▱" * (20 - filled)
-    following = (
-        "At the threshold older messages are summarised; nothing is lost."
-        if automatic
-        else "Automatic compression is off: /compress makes room."
-    )
+    if not automatic:
+        following = "Automatic compression is off: /compress makes room."
+    else:
+        when = "At the threshold" if prompt_tokens < threshold_tokens else "Before the next answer"
+        following = f"{when} older messages are summarised; nothing is lost."
     return (
         f"Context {bar} {percent} % of the compression threshold "
         f"({prompt_tokens:,}/{threshold_tokens:,} tokens; the threshold is {share} % of the "

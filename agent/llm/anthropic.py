@@ -325,10 +325,17 @@ class AnthropicModel:
         return anthropic.AsyncAnthropic(
             # A server of one's own may want no key, but the SDK wants one.
             api_key=self._api_key or "none",
+            default_headers=self._bearer(),
             base_url=self._base_url or DEFAULT_BASE_URL,
             max_retries=0,
             timeout=anthropic.Timeout(self._silence_seconds, connect=10.0),
         )
+
+    def _bearer(self) -> dict[str, str]:
+        """The key where others that speak the Messages API look for it (OpenRouter)."""
+        if self._api_key is None or is_native(self._base_url):
+            return {}
+        return {"Authorization": f"Bearer {self._api_key}"}
 
 
 class _TextOut:

@@ -7,6 +7,7 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any
 
+from agent.prompt_caching import is_native
 from gateway.probing.web import SECONDS, Answer, Refused, Unreachable, get
 
 OFFICIAL = "https://api.anthropic.com"
@@ -68,7 +69,11 @@ def ask_model(
 def _ask(base: str, key: str | None, path: str, seconds: float) -> Answer:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         raise Refused("no key looks like this")
-    headers = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
+    headers = {"anthropic-version": _VERSION}
+    if key:
+        headers["x-api-key"] = key
+    if key and not is_native(base):  # as the adapter sends it
+        headers["Authorization"] = f"Bearer {key}"
     answer = get(base + path, headers, seconds=seconds)
     if answer.status in (401, 403):
         raise Refused("the provider does not take this key")

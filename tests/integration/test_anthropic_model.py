@@ -37,6 +37,7 @@ from agent.llm.anthropic import AnthropicModel
 from agent.llm.retry import RetryingModel, RetryPolicy
 from agent.messages import Message, ToolSchema, text_of, without_thinking
 from agent.ports import ModelRequest, ModelResponse
+from gateway.probing import model as probing
 from tests.fakes.anthropic_server import (
     Answer,
     AnthropicServer,
@@ -487,6 +488,16 @@ async def test_no_piece_of_the_key_is_in_any_error(
             text_of_error = repr(await failure(model))
             assert not any(key[i : i + 8] in text_of_error for i in range(len(key) - 7))
     assert "abcdefgh" not in caplog.text
+
+
+async def test_a_server_of_others_finds_the_key_where_it_looks(clock: FakeClock) -> None:
+    async with (
+        AnthropicServer(bearer_only=True) as server,
+        contextlib.aclosing(model_for(server, clock)) as model,
+    ):
+        assert await model.window_tokens()
+        asked = (server.base_url, server.api_key, MODEL)
+        assert (await asyncio.to_thread(probing.ask_model, *asked)).name == MODEL
 
 
 async def test_a_wrong_key_is_refused_without_words_of_the_provider(

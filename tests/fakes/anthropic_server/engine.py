@@ -45,6 +45,7 @@ class Settings:
     """What a test may set, at the start or while the server runs."""
 
     window: int | None = None  # None: by model
+    bearer_only: bool = False  # a server of others, which takes its key as OpenRouter does
     max_output: int | None = None
     min_cacheable: int | None = None
     overflow: str = "auto"  # auto | error | stop

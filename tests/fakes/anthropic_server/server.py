@@ -264,7 +264,8 @@ class AnthropicServer:
 
     def _authorize(self, headers: Mapping[str, str]) -> None:
         bearer = headers.get("Authorization", "")
-        key = headers.get("x-api-key") or bearer.removeprefix("Bearer ")
+        own = "" if self.settings.bearer_only else headers.get("x-api-key")
+        key = own or bearer.removeprefix("Bearer ")
         if not key:
             raise ApiError(401, "x-api-key header is required")
         if self.api_keys and key not in self.api_keys:

@@ -161,6 +161,12 @@ def test_the_text_carries_the_numbers() -> None:
     assert "/compress" in pressure.pressure_text(42_500, 50_000, 100_000, automatic=False)
 
 
+def test_the_text_does_not_speak_of_a_threshold_to_come_when_it_is_passed() -> None:
+    text = pressure.pressure_text(61_000, 50_000, 100_000, automatic=True)
+    assert "122 %" in text
+    assert "Before the next answer" in text
+
+
 # --- what ends a block
 
 
