@@ -26,6 +26,11 @@ QUIET_SECONDS = 20.0
 PATIENCE_SECONDS = 1800.0
 """For so long a quiet moment is waited for; then it is left to the next night."""
 LOOK_SECONDS = 5.0
+BETWEEN_STEPS_SECONDS = 0.05
+"""Of making the index anew: everybody else goes first."""
+AGAIN_SECONDS = 5.0
+"""At least so long from one try to the next."""
+PAGES_LOOKED_AT = "pages looked at"
 
 
 class Found(Protocol):
@@ -46,8 +51,42 @@ class Found(Protocol):
         ...
 
 
+class Index(Protocol):
+    """Whether the full-text index is whole: `storage.search.keeper.IndexKeeper`."""
+
+    @property
+    def remark(self) -> str | None:
+        """What people are told while it is not."""
+        ...
+
+    def hurt(self, reason: str) -> None:
+        """It is not."""
+        ...
+
+    async def wanted(self) -> bool:
+        """Wait until it is not; True: a page of the file is damaged, and nobody knows whose."""
+        ...
+
+    def wait_seconds(self) -> float:
+        """Until it may be made anew."""
+        ...
+
+
 class Care(Protocol):
     """What can be done with the file beside the writes."""
+
+    @property
+    def index(self) -> Index:
+        """Of search."""
+        ...
+
+    async def index_trouble(self) -> str | None:
+        """Read every word of the index without holding anybody up; what is wrong with it."""
+        ...
+
+    async def maintain(self) -> bool:
+        """One small step of upkeep; True: there may be more."""
+        ...
 
     async def examine(self, *, thorough: bool) -> Found:
         """Look at all of it without holding anybody up."""
@@ -94,12 +133,53 @@ class StoreCare:
         self._care = care
         self._clock = clock
         self._advice = advice
-        self.remark: str | None = None
-        """What was found last and is not whole again; None: nothing."""
+        self._remark: str | None = None
+
+    @property
+    def remark(self) -> str | None:
+        """What is not whole; None: nothing that anybody has met."""
+        return self._remark or self._care.index.remark
 
     async def nightly(self) -> str:
         """Check, then give back what is unused; what came of it, for the list of jobs."""
         return "; ".join([await self.check(), await self.tidy()])
+
+    async def mind_index(self) -> None:
+        """For ever: look at the index of search, and have it made anew whenever it is damaged.
+
+        The first look is at once, so that a process that lives for a few seconds does it as well.
+        """
+        try:
+            if (trouble := await self._care.index_trouble()) is not None:
+                self._care.index.hurt(trouble)
+        except StoreError as exc:
+            log.warning("the search index could not be looked at", extra={"reason": str(exc)})
+        while True:
+            if await self._care.index.wanted():
+                await self._look_at_pages()
+            await self._make_index_anew()
+
+    async def _make_index_anew(self) -> None:
+        while self._care.index.remark is not None:
+            rest = BETWEEN_STEPS_SECONDS
+            try:
+                if not await self._care.maintain():
+                    rest = max(AGAIN_SECONDS, self._care.index.wait_seconds())
+            except StoreError as exc:
+                log.warning("search index could not be made anew", extra={"error": repr(exc)})
+                rest = max(AGAIN_SECONDS, self._care.index.wait_seconds())
+            if self._care.index.remark is not None:
+                await self._clock.sleep(rest)
+
+    async def _look_at_pages(self) -> None:
+        """Somebody has met one that is damaged: not at night, but now."""
+        try:
+            # A store that takes what is written is none that has nothing but its last failure.
+            await self._care.set_fact(PAGES_LOOKED_AT, str(self._clock.now()))
+            await self._examined(thorough=True)
+        except StoreError as exc:
+            log.warning("the database could not be checked", extra={"reason": str(exc)})
+            await self._clock.sleep(AGAIN_SECONDS)
 
     async def at_start(self) -> None:
         """A quick look, a minute after a start."""
@@ -170,33 +250,34 @@ class StoreCare:
     async def _examined(self, *, thorough: bool) -> str:
         found = await self._care.examine(thorough=thorough)
         if found.sound:
-            self.remark = None
+            self._remark = None
             return "sound in every page and index" if thorough else "sound"
         # Twice: what is gone at the second look was none.
         found = await self._care.examine(thorough=True)
         if self._care.trouble() is not None:
             return f"not checked: {self._care.trouble()}"
         if found.sound:
-            self.remark = None
+            self._remark = None
             return "sound at the second look"
         if not found.pages:
             return await self._mended(found)
         return self._condemned(found.lines())
 
     async def _mended(self, found: Found) -> str:
-        self.remark = f"{found.lines()[0]}; it is being made anew, nothing is lost"
-        log.critical("the database was damaged: %s", self.remark, extra={"found": found.lines()})
+        said = f"{found.lines()[0]}; it is made anew, nothing is lost"
+        log.critical("the database was damaged: %s", said, extra={"found": found.lines()})
         try:
             await self._care.mend(found)
         except StoreError as exc:
             return self._condemned([*found.lines(), str(exc)])
-        return self.remark
+        self._remark = None  # what is not whole yet is the index of search, which says so itself
+        return said
 
     def _condemned(self, lines: Sequence[str]) -> str:
         reason = (
             f"the database is damaged ({lines[0]}), so nothing more is written. {self._advice()}"
         )
-        self.remark = reason
+        self._remark = reason
         log.critical("%s", reason, extra={"found": list(lines)})
         self._care.condemn(reason)
         return reason

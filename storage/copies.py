@@ -6,14 +6,19 @@ import hashlib
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from agent.clock import RandomIds
 from agent.errors import StoreError, StoreUnavailable
+from agent.model_metadata import estimate_message_tokens
+from storage.database import Transaction
 from storage.in_place import has_log
 from storage.migrate import check_version, shipped
 from storage.restored import carry_cursors, cursors_of, mark_as_copy
+from storage.search import index, soundness
+from storage.search.lookup import MARKED
 from storage.upkeep import examine, read_only
 
 _COUNTED = ("conversations", "sessions", "messages")
@@ -30,6 +35,9 @@ class Copy:
     """Names of the attachments that it names."""
     bytes: int
     sha256: str
+    index_damage: str | None = None
+    """Why the search index is not whole, or was not in what this was copied from. No message is
+    lost by it: whoever opens the file as a store makes it anew."""
 
 
 def copy_database(source: Path, target: Path, now: float) -> Copy:
@@ -48,7 +56,8 @@ def copy_database(source: Path, target: Path, now: float) -> Copy:
         raise StoreUnavailable(f"{target} can not be made: {exc.strerror or exc}") from exc
     try:
         _copy(source, target, now)
-        copy = facts_of(target)
+        index_damage = _made_whole(target)
+        copy = replace(facts_of(target), index_damage=index_damage)
         if _is_older(source, target, copy):
             raise StoreError("messages were erased while the copy was made; make it again")
     except BaseException as exc:
@@ -71,6 +80,27 @@ def _copy(source: Path, target: Path, now: float) -> None:
     sync(target)
 
 
+def _made_whole(copy: Path) -> str | None:
+    """Make its search index anew if that is damaged; why it was.
+
+    One of an older version is only marked: it is made anew by the version that takes it in.
+    """
+    with closing(_changing(copy)) as db:
+        marked = index.state(db)
+        damage = soundness.trouble(db, thorough=True) if marked.usable else MARKED
+        if damage is None:
+            return None
+        db.execute("BEGIN IMMEDIATE")
+        tx = Transaction(db, RandomIds(), estimate_message_tokens)
+        if check_version(db, shipped()[-1].version) == shipped()[-1].version:
+            index.rebuild(tx)
+        else:
+            index.mark_damaged(tx)
+        db.execute("COMMIT")
+    sync(copy)
+    return damage
+
+
 def facts_of(path: Path) -> Copy:
     """Check a file that nobody writes to, to the last index, and say what it holds. Blocking.
 
@@ -82,11 +112,16 @@ def facts_of(path: Path) -> Copy:
         with closing(_alone(path)) as db:
             schema = check_version(db, shipped()[-1].version)
         found = examine(path, thorough=True)
-        if not found.sound:
+        if found.pages or found.indexes:
             raise StoreUnavailable(f"{path} is damaged: {found.lines()[0]}")
         with closing(_alone(path)) as db:
             return Copy(
-                schema, _counts(db), _files(db, schema), path.stat().st_size, digest_of(path)
+                schema,
+                _counts(db),
+                _files(db, schema),
+                path.stat().st_size,
+                digest_of(path),
+                found.search[0] if found.search else None,
             )
     except sqlite3.Error as exc:
         raise StoreUnavailable(f"{path} is no database that can be read: {exc}") from exc

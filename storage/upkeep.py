@@ -77,6 +77,19 @@ def examine(path: Path, *, thorough: bool = False) -> Examined:
         return Examined(pages=(f"{path.name} can not be read: {exc}",))
 
 
+def index_trouble(path: Path) -> str | None:
+    """What is wrong with the full-text index, every word of it read; None: nothing. Blocking.
+
+    Raises:
+        StoreUnavailable: it could not be looked at.
+    """
+    try:
+        with closing(read_only(path)) as db:
+            return soundness.trouble(db, thorough=True)
+    except sqlite3.Error as exc:
+        raise StoreUnavailable(f"{path} can not be checked now: {exc}") from exc
+
+
 def read_only(path: Path) -> sqlite3.Connection:
     """A connection that neither writes nor check-points, beside whoever does."""
     db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)

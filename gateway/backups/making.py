@@ -47,6 +47,8 @@ class Made:
     """Could not be read, or is a plugin's and lies outside the home."""
     alone: bool = field(default=False)
     """The database only."""
+    index_damage: str | None = None
+    """Why the search index of what was copied is not whole; that of the copy was made anew."""
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
@@ -62,6 +64,7 @@ class Made:
             "beside": list(self.beside),
             "left_out": list(self.left_out),
             "database_only": self.alone,
+            "search_index_made_anew": self.index_damage is not None,
         }
 
 
@@ -110,7 +113,14 @@ def _make_file(home: Home, target: Path, tools: StoreTools, now: float) -> Made:
         part.rmdir()
     sync(target.parent)
     backup = Backup(target, now, facts.bytes)
-    return Made(backup, facts.schema, dict(facts.counts), facts.sha256, alone=True)
+    return Made(
+        backup,
+        facts.schema,
+        dict(facts.counts),
+        facts.sha256,
+        alone=True,
+        index_damage=facts.index_damage,
+    )
 
 
 def _make_folder(
@@ -130,6 +140,7 @@ def _make_folder(
             missing,
             beside,
             left_out,
+            index_damage=facts.index_damage,
         )
         _write(part / MANIFEST, manifest(_facts_of(made, facts, made_by)))
         sync_folders(part)

@@ -56,8 +56,13 @@ class Nightly:
         *,
         keep: int = 7,
         also: Callable[[], Sequence[Path]] = tuple,
+        on_index_damage: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """``also``: files in the home of which only plugins know."""
+        """Take the parts.
+
+        ``also``: files in the home of which only plugins know. ``on_index_damage``: told why the
+        search index of what was copied is not whole.
+        """
         self._home = home
         self._tools = tools
         self._clock = clock
@@ -65,6 +70,7 @@ class Nightly:
         self.keep = keep
         """So many of the newest ones; the configuration may change it."""
         self._also = also
+        self._on_index_damage = on_index_damage
         self._one_at_a_time = asyncio.Lock()
         """Its hour may come while a missed night is made up."""
 
@@ -82,6 +88,8 @@ class Nightly:
         if age is not None and 0 <= age < SOON_SECONDS:
             return f"there is one of {age / 3600:.0f} hours ago"
         made = await self._in_thread(self._make, "backup")
+        if made.index_damage is not None:
+            self._on_index_damage(made.index_damage)
         gone = await self._in_thread(partial(rotate, self._home, self.keep), "backup")
         extra = {"path": str(made.backup.path), "bytes": made.backup.bytes, "taken_away": gone}
         log.info("backup", extra=extra)

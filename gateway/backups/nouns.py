@@ -35,6 +35,11 @@ class Facts(Protocol):
         ...
 
     @property
+    def index_damage(self) -> str | None:
+        """Why its search index, or that of what it was copied from, is not whole."""
+        ...
+
+    @property
     def sha256(self) -> str:
         """Of the file."""
         ...

@@ -21,6 +21,9 @@ from gateway.config.environment import Home, environment, find_home
 ALONE = """\
 Only the database: the files that people sent are not in it. A backup of everything:
 posthouse backup FOLDER"""
+INDEX_DAMAGE = """\
+The search index of the home is damaged ({}); no message is, and the copy's was made anew.
+The gateway makes that of the home anew when it meets the damage, or when it starts."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,6 +76,8 @@ def _told(made: Made) -> str:
         lines.append(ALONE)
     else:
         lines.append(count(made.attachments, "attachment") + "".join(f", {b}" for b in made.beside))
+    if made.index_damage is not None:
+        lines.append(INDEX_DAMAGE.format(plain(made.index_damage)))
     if made.missing_attachments:
         lines.append(f"{made.missing_attachments} attachments were gone from the home before")
     if made.left_out:

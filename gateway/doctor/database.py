@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agent.clock import SystemClock
 from gateway.backups.shelf import kept
@@ -19,6 +19,7 @@ _DAY = 86_400
 OLD_BACKUP_DAYS = 8
 """The daemon makes one a day; a week without is no accident any more."""
 _YOUNG_SECONDS = 2 * _DAY
+_MADE_ANEW = "start the gateway, or restart it: it makes that anew (docs/backups.md)"
 _RESTORE = "put the newest backup back: `posthouse restore` (docs/backups.md)"
 
 
@@ -90,9 +91,9 @@ def _of_ours(said: Said, ground: Ground) -> bool:
 def _sound(said: Said, ground: Ground) -> float | None:
     """When it was made, as far as it can tell."""
     # Inside: as above.
-    from gateway.wiring.stored_form import begun_at, damage  # noqa: PLC0415
+    from gateway.wiring.stored_form import begun_at, damage, index_damage  # noqa: PLC0415
 
-    begun = None
+    begun, words_unread = None, False
     with looked_into(ground.home.database, daemon_runs=ground.runs) as connection:
         if connection is None:
             said.note("a crash left a log beside it; the next start takes that in, nothing is lost")
@@ -100,6 +101,9 @@ def _sound(said: Said, ground: Ground) -> float | None:
         with bounded(connection, CHECK_SECONDS) as over:
             lost, mendable = damage(connection)
             cut_off = over()
+            if not (lost or mendable or cut_off):
+                mendable = _of_search(index_damage, connection)
+                words_unread = over()
         with contextlib.suppress(sqlite3.Error):  # where it is damaged
             begun = begun_at(connection)
     if cut_off:
@@ -111,12 +115,28 @@ def _sound(said: Said, ground: Ground) -> float | None:
     for line in lost:
         said.problem(f"it is damaged: {line}", _RESTORE)
     for line in mendable:
-        said.warning(
-            line, "restart the gateway: what can be made anew is made anew (docs/backups.md)"
+        said.warning(f"{line}; no message is lost by it", _MADE_ANEW)
+    if words_unread:
+        said.note(
+            f"its pages are sound; search holds too many words to be read in {CHECK_SECONDS:g}"
+            " seconds",
+            "`posthouse backup` reads all of them",
         )
-    if not (lost or mendable):
+    elif not (lost or mendable):
         said.ok("it is sound")
     return begun
+
+
+def _of_search(
+    index_damage: Callable[[sqlite3.Connection], str | None], connection: sqlite3.Connection
+) -> list[str]:
+    try:
+        damage = index_damage(connection)
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return []
+    return [] if damage is None else [f"the search index is damaged: {damage}"]
 
 
 def _sizes(said: Said, ground: Ground) -> None:

@@ -20,7 +20,7 @@ from gateway.jobs.house import HouseJob, HouseMaker
 from gateway.store_care import Found, StoreCare
 from gateway.wiring.backups import store_tools
 from storage.store import SqlStore
-from storage.upkeep import Examined, examine
+from storage.upkeep import Examined, examine, index_trouble
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ class FileOfStore:
     def __init__(self, store: SqlStore, path: Path) -> None:
         self._store = store
         self._path = path
+        self.index = store.index
+        self.maintain = store.maintain
         self.condemn = store.condemn
         self.trouble = store.trouble
         self.unused_bytes = store.unused_bytes
@@ -48,8 +50,14 @@ class FileOfStore:
             partial(examine, self._path, thorough=thorough), "check-database"
         )
 
+    async def index_trouble(self) -> str | None:
+        return await in_daemon_thread(partial(index_trouble, self._path), "check-search-index")
+
     async def mend(self, found: Found) -> None:
-        await self._store.mend(cast(Examined, found))
+        examined = cast(Examined, found)
+        await self._store.mend(examined)
+        for reason in examined.search[:1]:
+            self.index.hurt(reason)
 
     def idle_seconds(self) -> float:
         return self._store.idle_seconds
@@ -70,15 +78,21 @@ class Night:
         self._store = store
         self._on = config.backup.enabled
         self._care = build_care(home, store, clock)
-        self._nightly = build_nightly(home, clock, keep=config.backup.keep, also=also)
+        self._nightly = build_nightly(
+            home, clock, keep=config.backup.keep, also=also, on_index_damage=store.index.hurt
+        )
 
     def makers(self) -> list[HouseMaker]:
         """For the house's jobs."""
         return [self._backup, self._upkeep]
 
     def beside(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """What runs beside everything else, once."""
-        return [self._care.at_start, *([self._nightly.make_up] if self._on else [])]
+        """What runs beside everything else."""
+        return [
+            self._care.mind_index,
+            self._care.at_start,
+            *([self._nightly.make_up] if self._on else []),
+        ]
 
     def details(self, others: Callable[[], dict[str, str]]) -> Callable[[], dict[str, str]]:
         """For `status`: what is not whole, in front of everything else."""
@@ -137,10 +151,23 @@ def build_care(home: Home, store: SqlStore, clock: Clock) -> StoreCare:
 
 
 def build_nightly(
-    home: Home, clock: Clock, *, keep: int, also: Callable[[], Sequence[Path]] = tuple
+    home: Home,
+    clock: Clock,
+    *,
+    keep: int,
+    also: Callable[[], Sequence[Path]] = tuple,
+    on_index_damage: Callable[[str], None] = lambda reason: None,
 ) -> Nightly:
     """Who makes the backups of this home."""
-    return Nightly(home, store_tools(), clock, in_daemon_thread, keep=keep, also=also)
+    return Nightly(
+        home,
+        store_tools(),
+        clock,
+        in_daemon_thread,
+        keep=keep,
+        also=also,
+        on_index_damage=on_index_damage,
+    )
 
 
 def _advice(home: Home) -> str:

@@ -6,6 +6,7 @@ import sqlite3
 
 from storage.job_health import JobHealth, job_health
 from storage.migrate import first_applied, shipped
+from storage.search import soundness
 from storage.upkeep import looked_over
 
 
@@ -19,6 +20,15 @@ def damage(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     found = looked_over(connection)
     lines = found.lines()
     return lines[: len(found.pages)], lines[len(found.pages) :]
+
+
+def index_damage(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with the search index, every word of it read: as a backup reads it."""
+    connection.execute("PRAGMA query_only=0")  # for a table in memory; the file is opened to read
+    try:
+        return soundness.trouble(connection, thorough=True)
+    finally:
+        connection.execute("PRAGMA query_only=1")
 
 
 def begun_at(connection: sqlite3.Connection) -> float | None:

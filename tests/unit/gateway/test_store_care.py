@@ -49,10 +49,37 @@ class Finding:
         return [*self.pages, *self.others]
 
 
+class FakeIndex:
+    """An index of search whose state a test decides."""
+
+    def __init__(self) -> None:
+        self.remark: str | None = None
+        self.told = asyncio.Event()
+        self.in_pages = False
+        self.wait = 0.0
+
+    def hurt(self, reason: str) -> None:
+        self.remark = reason
+        self.told.set()
+
+    async def wanted(self) -> bool:
+        await self.told.wait()
+        self.told.clear()
+        return self.in_pages
+
+    def wait_seconds(self) -> float:
+        return self.wait
+
+
 class FakeFile:
     """A file whose state a test decides."""
 
     def __init__(self) -> None:
+        self.index = FakeIndex()
+        self.trouble_with_index: str | None = None
+        self.steps: list[bool | StoreUnavailable | None] = []
+        """What each step of upkeep says; None: it is whole, and there is no more."""
+        self.upkept = 0
         self.findings: list[Finding] = []
         self.looks: list[bool] = []
         self.mended = 0
@@ -66,6 +93,18 @@ class FakeFile:
     async def examine(self, *, thorough: bool) -> Finding:
         self.looks.append(thorough)
         return self.findings.pop(0) if self.findings else Finding()
+
+    async def index_trouble(self) -> str | None:
+        return self.trouble_with_index
+
+    async def maintain(self) -> bool:
+        self.upkept += 1
+        said = self.steps.pop(0) if self.steps else None
+        if isinstance(said, StoreUnavailable):
+            raise said
+        if said is None:
+            self.index.remark = None
+        return bool(said)
 
     async def mend(self, found: object) -> None:
         if not self.can_mend:
@@ -177,14 +216,45 @@ async def test_what_can_be_made_anew_stops_nobody(
     care = care_of(file, clock)
     file.findings = [Finding(others=["the search index"])] * 2
     await care.check()
-    assert (file.mended, file.condemned) == (1, None)
-    assert care.remark is not None
+    assert (file.mended, file.condemned, care.remark) == (1, None, None)
     assert [r.levelno for r in caplog.records] == [logging.CRITICAL]
-    await care.check()
-    assert care.remark is None
     file.findings, file.can_mend = [Finding(others=["an index"])] * 2, False
     await care.check()
     assert file.condemned is not None
+
+
+async def test_an_index_that_is_damaged_is_made_anew_at_once(clock: FakeClock) -> None:
+    """It was left to the night: the backup an hour before that failed over it."""
+    file = FakeFile()
+    care = care_of(file, clock)
+    file.trouble_with_index = "malformed"
+    file.steps = [True, True]
+    minding = await begun(care.mind_index())
+    assert care.remark == "malformed"
+    await clock.advance(1)
+    assert (file.upkept, care.remark) == (3, None)
+    file.index.hurt("malformed again")
+    file.steps = [StoreUnavailable("full"), False, False]
+    file.index.wait = 600.0
+    await clock.advance(1)
+    assert (file.upkept, care.remark) == (4, "malformed again")
+    await clock.advance(1_300)
+    assert file.upkept == 6
+    await clock.advance(600)
+    assert (file.upkept, care.remark) == (7, None)
+    minding.cancel()
+
+
+async def test_a_page_that_somebody_has_met_is_looked_at_at_once(clock: FakeClock) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    minding = await begun(care.mind_index())
+    file.index.in_pages = True
+    file.findings = [Finding(["page 7"]), Finding(["page 7"])]
+    file.index.told.set()
+    await clock.advance(1)
+    assert file.condemned is not None
+    minding.cancel()
 
 
 async def test_written_anew_when_it_is_worth_it_and_nobody_writes(clock: FakeClock) -> None:
@@ -232,10 +302,11 @@ async def test_a_damaged_index_of_search_is_whole_the_next_night(
         db.execute("UPDATE message_index_data SET block = x'deadbeef' WHERE id > 10")
     care = build_care(home, store, clock)
     assert "made anew" in await care.nightly()
+    assert care.remark is not None
     while await store.maintain():
         pass
-    assert "sound" in await care.check()
     assert care.remark is None
+    assert "sound" in await care.check()
 
 
 async def test_a_damaged_page_stops_the_writing_and_names_the_backup(
@@ -318,5 +389,4 @@ async def test_what_is_not_whole_stands_in_the_status(
     assert "made anew" in details()["DATABASE"]
     while await store.maintain():
         pass
-    await upkeep.run()
-    assert details() == {"model": "m"}
+    assert details() == {"model": "m"}, "it stood there until the next night"

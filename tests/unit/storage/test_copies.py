@@ -10,6 +10,7 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,17 @@ from agent.errors import DatabaseTooNew, StoreError, StoreUnavailable
 from agent.jobs.nouns import Schedule
 from agent.mail import Cursor, OutboxDraft, PartDraft
 from storage.copies import copy_database, digest_of, facts_of, prepare
+from storage.migrate import shipped
 from storage.restored import RESTORED
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from storage.upkeep import examine
 from tests.contract.inbox_suite import inbound
 from tests.contract.jobs_suite import DUE, draft
 from tests.contract.jobs_suite import asked as asked_now
 from tests.contract.store_suite import CHAT, KEY, begin, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
+from tests.fakes.index_damage import DAMAGE, damage
 from tests.fakes.store_invariants import check_invariants
 
 
@@ -108,6 +112,40 @@ async def test_a_damaged_source_leaves_no_copy(path: Path, store: SqlStore) -> N
     with pytest.raises(StoreUnavailable, match="can not be copied"):
         await copied(path)
     assert not path.with_name("copy.db").exists()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+async def test_a_damaged_search_index_keeps_no_message_from_being_copied(
+    path: Path, store: SqlStore, kind: str
+) -> None:
+    await talk(store, *(said(f"swordfish note{n} " + "x y z " * 50) for n in range(120)))
+    damage(path, kind)
+    target = path.with_name("copy.db")
+    copy = await asyncio.to_thread(copy_database, path, target, 1.0)
+    assert copy.index_damage
+    assert examine(target, thorough=True).sound
+    assert facts_of(target).index_damage is None
+    check_invariants(target)
+    again = await asyncio.to_thread(copy_database, target, path.with_name("again.db"), 1.0)
+    assert again.index_damage is None
+
+
+async def test_a_copy_of_an_older_version_is_marked(
+    path: Path, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(store, said("swordfish"))
+    damage(path, "structure")
+    newer = (*shipped(), replace(shipped()[-1], version=shipped()[-1].version + 1))
+    monkeypatch.setattr("storage.copies.shipped", lambda: newer)
+    target = await copied(path)
+    assert facts_of(target).index_damage
+    monkeypatch.undo()
+    again = await open_store(target, clock=FakeClock(), ids=SequentialIds())
+    while await again.maintain():
+        pass
+    await again.close()
+    assert facts_of(target).index_damage is None
+    check_invariants(target)
 
 
 async def test_a_newer_database_is_not_copied(path: Path, store: SqlStore) -> None:
