@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         leave_on_sigterm()
         hangups.outlive()
-        # What a start loads is no garbage, and each collection would walk all of it: a sixth of
+        # What a start loads is no garbage, and each collection would walk all of it: a seventh of
         # the way to READY. `wiring.warming_up` switches it on once all is loaded.
         gc.disable()
     # Only here, so that `--version` and `--help` load nothing that they do not need.
