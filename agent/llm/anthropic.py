@@ -58,6 +58,8 @@ MIN_LEARNED_OUTPUT_TOKENS = 256
 """A server that names less makes no sense; every answer would be cut for it."""
 COUNT_DEADLINE_SECONDS = 10.0
 """For a count that only settles a border; the turn waits for it."""
+LOADING_SECONDS = 60.0
+"""For a canned answer, which takes 50 ms."""
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +117,8 @@ class AnthropicModel:
 
     async def load(self) -> None:
         """The SDK, a client, and how answers are read (`agent.ports.LoadableModel`)."""
-        await self._connected()
-        await in_daemon_thread(rehearse, "rehearse-model-sdk")
+        async with self._request(LOADING_SECONDS):
+            await in_daemon_thread(rehearse, "rehearse-model-sdk")
 
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None

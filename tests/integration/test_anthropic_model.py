@@ -707,6 +707,22 @@ async def test_loading_asks_nobody_and_is_done_once(
         await model.load()
 
 
+async def test_a_rehearsal_that_fails_keeps_nobody_from_asking(
+    server: AnthropicServer, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        import anthropic
+
+        raise anthropic.AnthropicError("an answer of another kind was expected")
+
+    monkeypatch.setattr("agent.llm.anthropic.rehearse", fails)
+    server.script("here")
+    async with contextlib.aclosing(model_for(server, clock)) as model:
+        with pytest.raises(ModelError):
+            await model.load()
+        assert text_of((await model.respond(request())).message["content"]) == "here"
+
+
 def test_after_a_rehearsal_the_sdk_knows_how_answers_are_read() -> None:
     code = (
         "import sys, agent.llm.loading as loading; loading.preload()\n"
