@@ -59,8 +59,13 @@ class Index(Protocol):
         """What people are told while it is not."""
         ...
 
-    def hurt(self, reason: str) -> None:
-        """It is not."""
+    @property
+    def rebuilds(self) -> int:
+        """How often it was made anew since the start."""
+        ...
+
+    def hurt(self, reason: str, *, of: int | None = None) -> None:
+        """It is not; ``of``: the one after so many rebuilds was not, and is none of today's."""
         ...
 
     async def wanted(self) -> bool:
@@ -150,8 +155,9 @@ class StoreCare:
         The first look is at once, so that a process that lives for a few seconds does it as well.
         """
         try:
+            of = self._care.index.rebuilds
             if (trouble := await self._care.index_trouble()) is not None:
-                self._care.index.hurt(trouble)
+                self._care.index.hurt(trouble, of=of)
         except StoreError as exc:
             log.warning("the search index could not be looked at", extra={"reason": str(exc)})
         while True:

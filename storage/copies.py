@@ -18,7 +18,6 @@ from storage.in_place import has_log
 from storage.migrate import check_version, shipped
 from storage.restored import carry_cursors, cursors_of, mark_as_copy
 from storage.search import index, soundness
-from storage.search.lookup import MARKED
 from storage.upkeep import examine, read_only
 
 _COUNTED = ("conversations", "sessions", "messages")
@@ -86,8 +85,7 @@ def _made_whole(copy: Path) -> str | None:
     One of an older version is only marked: it is made anew by the version that takes it in.
     """
     with closing(_changing(copy)) as db:
-        marked = index.state(db)
-        damage = soundness.trouble(db, thorough=True) if marked.usable else MARKED
+        damage = soundness.trouble(db, thorough=True)
         if damage is None:
             return None
         db.execute("BEGIN IMMEDIATE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable
 from itertools import groupby
@@ -11,8 +10,6 @@ from operator import itemgetter
 from agent.errors import StoreUnavailable
 from agent.messages import Message
 from agent.ports import IdSource
-
-_log = logging.getLogger(__name__)
 
 WRITER_PRAGMAS = (
     "PRAGMA journal_mode = WAL",
@@ -188,7 +185,6 @@ class Transaction:
         """Damage must not stop anyone from talking: nothing is indexed until it is made anew."""
         self.execute("INSERT OR REPLACE INTO facts VALUES ('index_damaged', '1')")
         self.index_damaged = True
-        _log.error("search index is damaged; messages are stored without it until a rebuild")
 
 
 def _index_is_damaged(connection: sqlite3.Connection) -> bool:

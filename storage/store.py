@@ -252,10 +252,10 @@ class SqlStore(SqlArchive):
     async def search(
         self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
     ) -> list[Hit]:
-        asked = (query, scope, limit, before_id)
+        asked, of = (query, scope, limit, before_id), self.index.rebuilds
         hits, damage = await self._reading.read(searching.search_and_tell, *asked)
         if damage is not None:
-            self.index.hurt(damage.reason, in_pages=damage.in_pages)
+            self.index.hurt(damage.reason, in_pages=damage.in_pages, of=of)
         return hits
 
     async def maintain(self) -> bool:

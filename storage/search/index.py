@@ -133,7 +133,6 @@ def rebuild_step(tx: Transaction) -> int:
         tx.execute("UPDATE facts SET value = ? WHERE name = ?", (str(left), _MISSING))
     else:
         tx.execute("DELETE FROM facts WHERE name = ?", (_MISSING,))
-        _log.info("search index is whole again")
     faultpoint("rebuild.filled")
     return left
 
@@ -172,7 +171,7 @@ def maintain(tx: Transaction, distrusted: bool = False, may_begin: bool = True) 
         if not may_begin:
             mark_damaged(tx)
             return Kept(more=False, damaged=True)
-        _log.warning("search index is damaged or outdated, making it anew")
+        _log.info("search index is damaged or outdated, making it anew")
         begin_rebuild(tx)
         return Kept(more=True, begun=True, missing_upto=max(1, _missing(tx)))
     if _missing(tx):

@@ -31,6 +31,8 @@ class IndexKeeper:
         self._reason: str | None = None
         """Why it is not whole; None: as far as anybody knows it is."""
         self._begun = False
+        self.rebuilds = 0
+        """How often it was made anew since the start."""
         self._tries = 0
         self._tried_at = self._whole_at = clock.monotonic()
         self._failed: str | None = None
@@ -39,15 +41,18 @@ class IndexKeeper:
 
     # what is found out
 
-    def hurt(self, reason: str, *, in_pages: bool = False) -> None:
+    def hurt(self, reason: str, *, in_pages: bool = False, of: int | None = None) -> None:
         """It did not do what it is for; said in the log once, until it is whole.
 
         ``in_pages``: SQLite met a page that is none; only a look at the file tells whose it is.
+        ``of``: which one did not, by `rebuilds`; it may have been made anew since.
         """
         if in_pages:
             _log.error("a page of the database is damaged; it is looked at: %s", reason)
             self._pages = True
             self._hurt.set()
+            return
+        if of is not None and of != self.rebuilds:
             return
         if self._reason is None:
             self._reason = reason
@@ -81,6 +86,7 @@ class IndexKeeper:
 
     def _heard(self, kept: Kept) -> None:
         if kept.begun:
+            self.rebuilds += 1
             self._count()
         if kept.damaged:
             self._begun = False

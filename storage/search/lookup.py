@@ -44,7 +44,7 @@ _SET_SHARE = 4
 """A scope is given to the index as a set of its messages, unless that set is larger than this, or
 so many times as large as what can match: then each match is asked for its session."""
 
-MARKED = "it is marked as damaged, or was made by another version"
+OUTDATED = "it is marked as damaged, or was made by another version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def find_candidates(
     """Message ids with their bm25 (higher is better), and how rare each needle is."""
     state = index.state(db)
     if not state.usable:
-        on_damage(MARKED)
+        on_damage(OUTDATED)
     if not question.terms or not state.usable:
         return _by_scan(db, question, reach), None
     try:

@@ -16,6 +16,7 @@ from storage.search.question import Term, read_question
 from storage.segment import indexable_text
 
 LOST = "the newest message is not found by its own words"
+MARKED = "it is marked as damaged"
 OWN_CHARS = 1_000
 """How much of a message it is looked for with; a question may have more."""
 _NEWEST_ROWS = 20
@@ -46,6 +47,8 @@ def trouble(db: sqlite3.Connection, *, thorough: bool = False) -> str | None:
     Raises:
         sqlite3.DatabaseError: it could not be looked at, or what is stored can not be read.
     """
+    if db.execute("SELECT 1 FROM facts WHERE name = 'index_damaged'").fetchone() is not None:
+        return MARKED
     own = _own_words(db)
     try:
         if own is not None:

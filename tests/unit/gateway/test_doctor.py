@@ -36,6 +36,7 @@ from storage.sqlite import open_store
 from tests.contract.jobs_suite import draft, firing
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.disks import small_disk
+from tests.fakes.index_damage import damage
 
 KEY = "sk-ant-never-shown-anywhere"
 
@@ -236,6 +237,10 @@ CASES = {
         *("database", "note", "the next start brings it to", ""),
     ),
     "damaged": Case(_damage, "database", "problem", "it is damaged", "posthouse restore"),
+    "search damaged": Case(
+        lambda h: damage(h.database, "no structure"),
+        *("database", "warning", "no message is lost", "start the gateway"),
+    ),
     "no backup": Case(
         lambda h: (h.home / "backups/one" / MANIFEST).unlink(),
         *("database", "warning", "no backup", "posthouse backup"),

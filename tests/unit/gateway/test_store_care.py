@@ -57,8 +57,10 @@ class FakeIndex:
         self.told = asyncio.Event()
         self.in_pages = False
         self.wait = 0.0
+        self.rebuilds = 0
 
-    def hurt(self, reason: str) -> None:
+    def hurt(self, reason: str, *, of: int | None = None) -> None:
+        assert of in (None, self.rebuilds)
         self.remark = reason
         self.told.set()
 

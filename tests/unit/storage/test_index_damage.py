@@ -192,3 +192,12 @@ async def test_a_page_is_somebody_elses_to_look_at(clock: FakeClock) -> None:
     assert await keeper.wanted()
     keeper.found_by_writer(None)
     assert not await keeper.wanted()
+
+
+async def test_what_was_seen_before_it_was_made_anew_is_nothing_any_more(clock: FakeClock) -> None:
+    keeper, upkeep = IndexKeeper(clock), Upkeep()
+    before = keeper.rebuilds
+    keeper.hurt("malformed", of=before)
+    await keeper.step(upkeep)
+    keeper.hurt("malformed", of=before)
+    assert keeper.remark is None
