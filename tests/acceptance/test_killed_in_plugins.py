@@ -11,7 +11,7 @@ from tests.acceptance.harness import Daemon, TelegramChat, World, settled
 from tests.fakes.plugins import write_plugin
 from tests.fakes.store_invariants import check_invariants
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 KILLS = """
 import os, signal
@@ -56,7 +56,7 @@ def register(ctx):
 
 async def kept_running(world: World, daemon: Daemon, until: Callable[[], bool]) -> Daemon:
     """As by a service manager: started anew whenever it is gone, until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         while not until():
             if daemon.exit_code is not None:
                 check_invariants(world.database().path)

@@ -97,7 +97,7 @@ class Caller:
         self.number = 0
 
     async def __aenter__(self) -> Caller:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -116,7 +116,7 @@ class Caller:
         await self.writer.drain()
 
     async def hears(self) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             heard: dict[str, Any] = json.loads(await self.reader.readline())
             return heard
 
