@@ -51,7 +51,9 @@ class MemoryForgetting:
 
     # the wish
 
-    def begin(self, owner: str, inbox_id: int | None, answer_to: Address | None) -> ForgetRequest:
+    def begin(
+        self, owner: str, *, inbox_id: int | None = None, answer_to: Address | None = None
+    ) -> ForgetRequest:
         owner = clean(owner)
         if inbox_id is not None:
             self._mail.answer((inbox_id,))
@@ -61,7 +63,7 @@ class MemoryForgetting:
     def marks(self) -> list[ForgetRequest]:
         return [request for _, request in sorted(self._marks.items())]
 
-    def finish(self, owner: str, owed: Sequence[OutboxDraft]) -> tuple[OutboxItem, ...]:
+    def finish(self, owner: str, owed: Sequence[OutboxDraft] = ()) -> tuple[OutboxItem, ...]:
         struck = self._marks.pop(clean(owner), None)
         return () if struck is None else self._mail.owe(owed, None, self._now())
 
@@ -260,9 +262,9 @@ class MemoryForgetting:
 
     # retention
 
-    def clear_silent(self, before: float, limit: int) -> Cleared:
+    def clear_silent(self, before: float, *, conversations: int = 20) -> Cleared:
         heard = [self._heard(one) for one in self._tables.conversations.values()]
-        chosen, more = to_clear(heard, list(self._forks()), before, limit)
+        chosen, more = to_clear(heard, list(self._forks()), before, conversations)
         rows = [row for one in chosen for row in self._rows(one)]
         for one in chosen:
             ids = tuple(sorted(s.session.id for s in self._tables.segments_of(one)))
@@ -272,7 +274,7 @@ class MemoryForgetting:
             self._mail.clear_old(before, self._now())
         return Cleared(len(chosen), len(rows), sum(map(_text_bytes, rows)), more)
 
-    def cleared(self, limit: int) -> list[ClearedConversation]:
+    def cleared(self, *, limit: int = 100) -> list[ClearedConversation]:
         return [self._cleared[one] for one in sorted(self._cleared)[:limit]]
 
     def strike_cleared(self, conversation_ids: Sequence[str]) -> None:

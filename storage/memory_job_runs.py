@@ -23,7 +23,7 @@ class MemoryJobRuns:
         self._runs: dict[int, JobRun] = {}
         self._next_run_id = 1
 
-    def job_runs(self, job_id: str, limit: int) -> list[JobRun]:
+    def job_runs(self, job_id: str, *, limit: int = 20) -> list[JobRun]:
         own = (run for run in self.newest_first() if run.job_id == job_id)
         return list(islice(own, limit))
 
@@ -40,13 +40,13 @@ class MemoryJobRuns:
 
     def newest(self, job_id: str) -> JobRun | None:
         """The newest entry of a job."""
-        return next(iter(self.job_runs(job_id, 1)), None)
+        return next(iter(self.job_runs(job_id, limit=1)), None)
 
     def forget(self, job_ids: set[str]) -> None:
         """Nothing of these jobs is left."""
         self._runs = {n: run for n, run in self._runs.items() if run.job_id not in job_ids}
 
-    def end_run(self, run_id: int, state: RunState, reason: str) -> JobRun | None:
+    def end_run(self, run_id: int, state: RunState, reason: str = "") -> JobRun | None:
         run = self._runs.get(run_id)
         if run is None or run.state != "claimed":
             return None
@@ -112,7 +112,7 @@ class MemoryJobRuns:
             del self._runs[run_id]
         self._runs[run.id] = run
         self._next_run_id += 1
-        for old in self.job_runs(run.job_id, len(self._runs))[MAX_RUNS:]:
+        for old in self.job_runs(run.job_id, limit=len(self._runs))[MAX_RUNS:]:
             if old.state != "claimed":
                 del self._runs[old.id]
         return run

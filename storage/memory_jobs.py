@@ -58,7 +58,9 @@ class MemoryJobs:
 
     # jobs
 
-    def add_job(self, draft: JobDraft, most: int | None, most_each: int | None) -> Job:
+    def add_job(
+        self, draft: JobDraft, *, most: int | None = None, most_each: int | None = None
+    ) -> Job:
         place = self._of_today(draft.place)
         live = [j for j in self._at(place.session_key) if j.state in _LIVE]
         if most is not None and len(live) >= most:
@@ -85,7 +87,7 @@ class MemoryJobs:
         self._jobs[job.id] = job
         return job
 
-    def jobs_at(self, session_key: str, over: bool) -> list[JobView]:
+    def jobs_at(self, session_key: str, *, over: bool = False) -> list[JobView]:
         found = self._at(key_of_today(session_key, self._tables.today))
         return [self._view(job) for job in found if over or job.state in _LIVE]
 
@@ -93,7 +95,7 @@ class MemoryJobs:
         found = (job for job in self._jobs.values() if job.origin == origin)
         return [self._view(job) for job in sorted(found, key=lambda job: job.created_at)]
 
-    def job_views(self, limit: int) -> list[JobView]:
+    def job_views(self, *, limit: int = 1_000) -> list[JobView]:
         live = [job for job in self._jobs.values() if job.state in _LIVE]
         live.sort(key=lambda job: (job.next_run_at is None, job.next_run_at or 0.0))
         return [self._view(job) for job in live[:limit]]
@@ -103,7 +105,7 @@ class MemoryJobs:
         return next((self._view(job) for job in found if job.number == number), None)
 
     def set_job(
-        self, job_id: str, state: JobState, next_run_at: float | None, reason: str
+        self, job_id: str, state: JobState, *, next_run_at: float | None, reason: str = ""
     ) -> Job | None:
         job = self._jobs.get(job_id)
         if job is None or job.state not in _LIVE:
@@ -115,6 +117,7 @@ class MemoryJobs:
     def change_job(
         self,
         job_id: str,
+        *,
         place: JobPlace,
         schedule: Schedule,
         action: Action,
@@ -137,7 +140,7 @@ class MemoryJobs:
         self._jobs[job_id] = job
         return job
 
-    def due_jobs(self, now: float, limit: int) -> list[JobView]:
+    def due_jobs(self, now: float, *, limit: int = 100) -> list[JobView]:
         due = [(at, job) for at, job in self._active() if at <= now]
         due.sort(key=lambda pair: pair[0])
         return [self._view(job) for _, job in due[:limit]]

@@ -117,6 +117,17 @@ class MemoryLineages:
             if (title := self._tables.tip_of(conversation.id).session.title) is not None
         ]
 
+    def uncompressed(self, session_id: str) -> tuple[Row, ...]:
+        conversation_id = self._tables.segment(session_id).session.conversation_id
+        return tuple(own(self.before_compression(self._tables.tip_of(conversation_id))))
+
+    def conversations_of(self, owner: str, *, limit: int = 20) -> list[ConversationInfo]:
+        return self.infos(owner=owner, limit=limit)
+
+    def conversations_at(self, session_key: str, *, limit: int = 20) -> list[ConversationInfo]:
+        key = key_of_today(session_key, self._tables.today)
+        return self.infos(session_key=key, limit=limit)
+
     def infos(
         self, *, owner: str | None = None, session_key: str | None = None, limit: int
     ) -> list[ConversationInfo]:

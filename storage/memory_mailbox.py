@@ -43,7 +43,7 @@ class MemoryMailbox:
 
     # inbox
 
-    def accept(self, record: InboxRecord, cursor: Cursor | None) -> Receipt:
+    def accept(self, record: InboxRecord, cursor: Cursor | None = None) -> Receipt:
         record = record_of_today(record, self._today)
         repeat = self._repeat_of(record)
         if cursor is not None:
@@ -224,7 +224,7 @@ class MemoryMailbox:
     def open_inbox(self) -> list[InboxItem]:
         return [item for item in self._inbox.values() if item.state == "new"]
 
-    def newest_items(self, platform: str, bot_id: str, among: int) -> list[InboxItem]:
+    def newest_items(self, platform: str, bot_id: str, *, among: int) -> list[InboxItem]:
         newer = [item for item in self._inbox.values() if item.id >= self._next_inbox_id - among]
         bot = (platform, bot_id)
         return [i for i in newer if (i.record.address.platform, i.record.address.bot_id) == bot]

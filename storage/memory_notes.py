@@ -25,7 +25,9 @@ class MemoryNotes:
     def _at(self, place: str) -> tuple[Note, ...]:
         return tuple(note for _, note in sorted(self._notes.get(place, {}).items()))
 
-    def remember_note(self, place: str, owner: str, text: str, replaces: int | None) -> Written:
+    def remember_note(
+        self, place: str, owner: str, text: str, *, replaces: int | None = None
+    ) -> Written:
         place = self._today(clean(place))
         number = self._last.get(place, 0) + 1
         written = decided(self._at(place), clean(owner), text, replaces, self._now(), number)

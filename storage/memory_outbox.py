@@ -51,26 +51,27 @@ class MemoryOutbox:
             if item.state in ("planned", "sending", "unknown")
         ]
 
-    def plan_parts(self, outbox_id: int, drafts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
+    def plan_parts(self, outbox_id: int, parts: Sequence[PartDraft]) -> tuple[OutboxPart, ...]:
         item = self._item(outbox_id)
         if item.parts or item.state in OVER:
             return item.parts
         first = self._next_part_id
-        self._next_part_id += len(drafts)
-        parts = tuple(
+        self._next_part_id += len(parts)
+        planned = tuple(
             OutboxPart(first + n, outbox_id, n, "planned", copy.deepcopy(clean_json(draft.payload)))
-            for n, draft in enumerate(drafts)
+            for n, draft in enumerate(parts)
         )
-        state = item.state if parts else state_of_item(())
-        self._outbox[outbox_id] = replace(item, parts=parts, state=state)
-        return parts
+        state = item.state if planned else state_of_item(())
+        self._outbox[outbox_id] = replace(item, parts=planned, state=state)
+        return planned
 
     def mark_part(
         self,
         part_id: int,
         state: SendState,
-        platform_message_id: str | None,
-        error: str | None,
+        *,
+        platform_message_id: str | None = None,
+        error: str | None = None,
     ) -> None:
         item = next(
             (i for i in self._outbox.values() if any(p.id == part_id for p in i.parts)), None

@@ -41,7 +41,7 @@ class MemoryShelf:
     def discard(self, session_id: str) -> bool:
         return self._tables.prepared.pop(session_id, None) is not None
 
-    def crowded(self, prompt_tokens: int, since: float, limit: int) -> list[str]:
+    def crowded(self, prompt_tokens: int, *, since: float, limit: int = 20) -> list[str]:
         found: list[tuple[int, str]] = []
         for conversation in self._tables.conversations.values():
             segment = self._tables.segments[conversation.tip_session_id]

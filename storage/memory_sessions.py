@@ -42,7 +42,8 @@ class MemorySessions:
         session_key: str,
         owner: str,
         prefix: SessionPrefix,
-        end_reason: EndReason,
+        *,
+        end_reason: EndReason = "reset",
     ) -> Session:
         old = self._tables.conversation_for_key(session_key)
         if old is not None:
@@ -69,7 +70,9 @@ class MemorySessions:
             else None
         )
 
-    def silent_since(self, before: float, after: float, limit: int) -> list[LastSaid]:
+    def silent_since(
+        self, before: float, *, after: float = 0.0, limit: int = 100
+    ) -> list[LastSaid]:
         said = (self.last_said(key) for key in self._tables.routes)
         silent = [one for one in said if one is not None and after < one.at < before]
         return sorted(silent, key=lambda one: one.at)[:limit]
