@@ -79,7 +79,7 @@ def alive(pid: int) -> bool:
     return state not in (b"Z", b"X")
 
 
-async def gone(pid: int, seconds: float = 5.0) -> bool:
+async def gone(pid: int, seconds: float = 20.0) -> bool:
     until = time.monotonic() + seconds
     while alive(pid) and time.monotonic() < until:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
@@ -213,7 +213,7 @@ async def test_how_it_ended_is_told(scene: Scene, command: str, head: str) -> No
 
 
 async def test_a_limit_ends_all_of_it(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, seconds=1.0)
+    scene = Scene(tmp_path, seconds=3.0)  # three have to begin in it
     result = await scene.result(STUBBORN)
     assert result.text.startswith("not finished after ")
     assert "begun" in result.text
@@ -272,7 +272,7 @@ async def test_so_does_the_death_of_whoever_started_it(scene: Scene, tmp_path: P
 async def test_a_runner_that_is_hindered_is_ended_with_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.tools.commands.STARTING_SECONDS", 1.0)
+    monkeypatch.setattr("agent.tools.commands.STARTING_SECONDS", 3.0)
     scene = Scene(tmp_path, seconds=1.0)
     with pytest.raises(ToolError, match="did not end in time"):
         await scene.run("echo $$ > pid; kill -STOP $PPID; sleep 60")
