@@ -86,20 +86,20 @@ def a_life(tx: Transaction) -> None:
     opening = TurnOpening(KEY, OWNER, (receipt.inbox_id,), user("hello"), PREFIX)
     ticket = turns.begin_turn(tx, opening)
     turns.begin_turn(tx, opening)
-    turns.append(tx, ticket, ticket.session_id, [said("a")], Usage(9, 9))
+    turns.append(tx, ticket, ticket.session_id, [said("a")], anchor_usage=Usage(9, 9))
     (waiting,) = inbox.open_inbox(tx.execute("SELECT 1").connection)
     assert turns.steer(tx, ticket, ticket.session_id, (waiting.id,), user("and this")) is not None
     outbox.owe(tx, OutboxDraft(CHAT, "answer"), None)
-    notes.remember_note(tx, KEY, OWNER, "likes tea", None)
-    notes.remember_note(tx, KEY, OWNER, "likes coffee", 1)
+    notes.remember_note(tx, KEY, OWNER, "likes tea")
+    notes.remember_note(tx, KEY, OWNER, "likes coffee", replaces=1)
     for kind in ("text", "prompt"):
-        job = jobs.add_job(tx, job_draft(kind=kind), 50, 20)
+        job = jobs.add_job(tx, job_draft(kind=kind), most=50, most_each=20)
         for due in (DUE, DUE + 3600):
             gone = Misses(due, due, 1, "not running")
             assert job_firing.fire_job(tx, job.id, replace(firing(due), misses=gone)) is not None
     job_runs.settle_runs(tx)
     job_runs.void_runs(tx)
-    jobs.set_job(tx, job.id, "paused", 9.0, "")
+    jobs.set_job(tx, job.id, "paused", next_run_at=9.0)
     assert moving.move_chat(tx, "telegram", "7", "111", "112")
     assert notes.forget_note(tx, KEY, 1) is not None
     assert notes.notes(tx, KEY) == ()
@@ -111,9 +111,11 @@ def a_life(tx: Transaction) -> None:
     loaded = recovery.resume_turn(tx, ticket)
     recovery.results_of_turn(tx.execute("SELECT 1").connection, ticket)
     draft = OutboxDraft(CHAT, "answer")
-    (item,) = turns.finish_turn(tx, ticket, ticket.session_id, "done", said("b"), None, [draft])
+    (item,) = turns.finish_turn(
+        tx, ticket, ticket.session_id, "done", final=said("b"), outbox=[draft]
+    )
     (part,) = outbox.plan_parts(tx, item.id, [PartDraft({})])
-    outbox.mark_part(tx, part.id, "sent", "55", None)
+    outbox.mark_part(tx, part.id, "sent", platform_message_id="55")
     outbox.fail_outbox(tx, outbox.owe(tx, draft, None).id, "no")
     inbox.answer_inbox(tx, [receipt.inbox_id], [])
     leases.acquire_lease(tx, ticket.conversation_id, "me", 60)
@@ -129,18 +131,18 @@ def a_life(tx: Transaction) -> None:
             ticket.conversation_id, ticket.session_id, 1, newest, (SUMMARY,), CompressionState()
         ),
     ).applied
-    sessions.start_conversation(tx, KEY, OWNER, PREFIX, "reset")
+    sessions.start_conversation(tx, KEY, OWNER, PREFIX)
 
 
 def looking(tx: Transaction) -> None:
     a_life(tx)
     connection = tx.execute("SELECT 1").connection
-    jobs.due_jobs(connection, 9e9, 10)
+    jobs.due_jobs(connection, 9e9)
     jobs.next_job_at(connection)
-    jobs.jobs_at(connection, KEY, False)
+    jobs.jobs_at(connection, KEY)
     jobs.job_at(connection, KEY, 1)
     job_runs.ran_between(connection, "job_1", 0.0, 9.0)
-    job_runs.job_runs(connection, "job_1", 5)
+    job_runs.job_runs(connection, "job_1")
     jobs.place_of_turn(connection, "turn_1")
     inbox.open_inbox(connection)
     inbox.inbox_items(connection, [1])
@@ -188,8 +190,8 @@ def going_back(tx: Transaction) -> None:
     opening = TurnOpening(KEY, OWNER, (), user("again"), PREFIX)
     ticket = turns.begin_turn(tx, opening)
     cid = ticket.conversation_id
-    turns.append(tx, ticket, ticket.session_id, [said("a")], None)
-    turns.finish_turn(tx, ticket, ticket.session_id, "done", said("b"), None, [])
+    turns.append(tx, ticket, ticket.session_id, [said("a")])
+    turns.finish_turn(tx, ticket, ticket.session_id, "done", final=said("b"))
     last = changes.load(tx, ticket.session_id, None)[0].last_row_id
     state = CompressionState(count=1)
     rewritten = RewriteRequest(ticket.session_id, 0, last, (SUMMARY, Keep(last)), state)
@@ -200,15 +202,15 @@ def going_back(tx: Transaction) -> None:
     assert changed.applied
     assert taking_back.retry(tx, opening) is not None
     recovery.recover_turns(tx, 1, "set aside")
-    assert taking_back.undo(tx, cid, 1, None).removed
+    assert taking_back.undo(tx, cid).removed
     again = turns.begin_turn(tx, opening)
-    turns.finish_turn(tx, again, again.session_id, "done", None, None, [])
+    turns.finish_turn(tx, again, again.session_id, "done")
     lineages.set_title(tx, cid, "Trip")
     lineages.branch(tx, changed.tip.id, KEY, OWNER)
     lineages.resume(tx, "another key", cid)
     lineages.uncompressed(tx, changed.tip.id)
-    lineages.conversations_of(tx, OWNER, 5)
-    lineages.conversations_at(tx, KEY, 5)
+    lineages.conversations_of(tx, OWNER)
+    lineages.conversations_at(tx, KEY)
     lineages.usage_totals(tx, cid)
 
 
