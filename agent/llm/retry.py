@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from agent.errors import (
     ModelUnavailable,
 )
 from agent.llm.native import NOT_KNOWN
+from agent.llm.standing import Standing, StandingBook
 from agent.ports import (
     Clock,
     CompactingModel,
@@ -44,6 +46,8 @@ class RetryPolicy:
     """A provider that asks for more patience than this is given up for now."""
     auth_pause_seconds: float = 60.0
     """After a refused key, so long no request is sent at all."""
+    probe_seconds: float = 5.0
+    """Of that pause, what is left of it once a person has asked for another attempt."""
 
     def delay_seconds(self, failures: int, error: ModelUnavailable, dice: float) -> float | None:
         """How long to wait after so many failures, or None: no more on this model.
@@ -64,9 +68,10 @@ _CHAT: _Asker = (False, None)
 
 @dataclass(slots=True)
 class _Refused:
-    """A refused key; until then, no request is sent."""
+    """A refused key; until then, no request is sent. Both times are monotonic."""
 
     error: str
+    asked_at: float
     until: float
 
 
@@ -88,24 +93,40 @@ class RetryingModel:
         self._random = random
         self._policy = policy if policy is not None else RetryPolicy()
         self._refused: dict[_Asker, _Refused] = {}
+        self._book = StandingBook(clock)
 
     @property
     def name(self) -> str:
         return self._models[0].name
 
+    @property
+    def standing(self) -> Standing:
+        """What the provider said last of key, credit and models."""
+        return self._book.standing
+
+    def ask_anew(self) -> None:
+        """A person wants to know whether the key is taken now: the next request is sent.
+
+        Not before `RetryPolicy.probe_seconds` after the last one; until then it waits.
+        """
+        for refused in self._refused.values():
+            refused.until = min(refused.until, refused.asked_at + self._policy.probe_seconds)
+
     async def respond(
         self, request: ModelRequest, *, on_text: Callable[[str], None] | None = None
     ) -> ModelResponse:
         asker = (request.side_task, request.model)
-        self._check_key(asker)
+        await self._until_allowed(asker)
         # A model that the request names is that one or none: who asked has an own plan B.
         chain = self._models[:1] if request.model is not None else self._models
         ends_at = self._clock.monotonic() + self._policy.deadline_seconds
         shown = _Shown(on_text)
         trouble: ModelError | None = None
         for n, model in enumerate(chain):
+            asked = request.model or model.name
             try:
-                response = await self._try_model(model, request, shown, ends_at)
+                with self._watched(asked):
+                    response = await self._try_model(model, request, shown, ends_at)
             except (ModelUnavailable, ModelNotFound) as exc:
                 self._key_worked(asker)  # whatever it is, it is not the key
                 if n == len(chain) - 1 or self._clock.monotonic() >= ends_at:
@@ -127,7 +148,7 @@ class RetryingModel:
                     raise trouble from exc
                 continue
             except ModelAuthError as exc:
-                self._refused[asker] = _Refused(str(exc), self._next_attempt())
+                self._refused[asker] = self._refusal(exc)
                 raise
             except ModelError:
                 self._key_worked(asker)
@@ -148,14 +169,17 @@ class RetryingModel:
         if not isinstance(model, CompactingModel):
             raise CompactionRefused("this model has no compaction of its own", code=NOT_KNOWN)
         compacting = model
-        self._check_key(_CHAT)
+        await self._until_allowed(_CHAT)
         ends_at = self._clock.monotonic() + self._policy.deadline_seconds
         try:
-            summary = await self._persist(
-                lambda: compacting.compact(request, instructions=instructions), model.name, ends_at
-            )
+            with self._watched(model.name):
+                summary = await self._persist(
+                    lambda: compacting.compact(request, instructions=instructions),
+                    model.name,
+                    ends_at,
+                )
         except ModelAuthError as exc:
-            self._refused[_CHAT] = _Refused(str(exc), self._next_attempt())
+            self._refused[_CHAT] = self._refusal(exc)
             raise
         except ModelError:
             self._key_worked(_CHAT)
@@ -212,26 +236,45 @@ class RetryingModel:
         refused = self._refused.get(_CHAT)
         return refused is not None and self._clock.monotonic() < refused.until
 
-    def _check_key(self, asker: _Asker) -> None:
+    async def _until_allowed(self, asker: _Asker) -> None:
         """One attempt per pause: whoever comes first after it, on behalf of all.
 
-        What a conversation is refused, a side task would be too. The other way round says nothing:
-        the key may be good for the chat's model and not for the one that summarises.
+        Whoever comes in its last seconds waits for its end. What a conversation is refused, a side
+        task would be too. The other way round says nothing: the key may be good for the chat's
+        model and not for the one that summarises.
+
+        Raises:
+            ModelAuthError: the key was refused, and it is not time yet to try it again.
         """
         for who in dict.fromkeys((_CHAT, asker)):
-            refused = self._refused.get(who)
-            if refused is None:
-                continue
-            if self._clock.monotonic() < refused.until:
-                raise ModelAuthError(refused.error)
-            refused.until = self._next_attempt()
+            while (refused := self._refused.get(who)) is not None:
+                now = self._clock.monotonic()
+                left = refused.until - now
+                if left <= 0:
+                    refused.asked_at = now
+                    refused.until = now + self._policy.auth_pause_seconds
+                    break
+                if left > self._policy.probe_seconds:
+                    raise ModelAuthError(refused.error)
+                await self._clock.sleep(left)
 
     def _key_worked(self, asker: _Asker) -> None:
         for who in (_CHAT, asker):
             self._refused.pop(who, None)
 
-    def _next_attempt(self) -> float:
-        return self._clock.monotonic() + self._policy.auth_pause_seconds
+    def _refusal(self, error: ModelAuthError) -> _Refused:
+        now = self._clock.monotonic()
+        return _Refused(str(error), now, now + self._policy.auth_pause_seconds)
+
+    @contextmanager
+    def _watched(self, model: str) -> Iterator[None]:
+        """What comes of a request is known from here on."""
+        try:
+            yield
+        except ModelError as exc:
+            self._book.failed(model, exc)
+            raise
+        self._book.answered(model)
 
 
 class _Shown:

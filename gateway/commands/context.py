@@ -84,6 +84,7 @@ async def compress(host: CommandHost, call: Call) -> str:
     if (refusal := await host.accounts.refusal(call.record.owner)) is not None:
         return refusal  # it asks the model, as often as somebody says it
     notices: list[str] = []
+    host.ask_anew()
     async with host.compactors.using(loaded.session.conversation_id) as compactor:
         result = await compactor.compact(
             loaded, "manual", focus=call.argument or None, notify=notices.append

@@ -109,6 +109,8 @@ class CommandHost:
     """None: nothing happens by itself."""
     foreign: Mapping[str, Command] = field(default_factory=dict)
     """Commands of plugins, by their names; none has one of ours."""
+    ask_anew: Callable[[], None] = lambda: None
+    """A person wants the model asked now, also where it was left alone after a refused key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ async def undo(host: CommandHost, call: Call) -> Answer:
 
 async def retry(host: CommandHost, call: Call) -> Answer:
     """Ask the last message again; the turn itself takes back what came of it."""
+    host.ask_anew()
     return AskAgain()
 
 

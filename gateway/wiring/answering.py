@@ -36,7 +36,7 @@ from gateway.windows.book import WindowBook, remembered_image_tokens
 from gateway.wiring.compaction import CompactorFactory
 from gateway.wiring.ground import Ground
 from gateway.wiring.memory import build_memory
-from gateway.wiring.models import known_window, loop_settings, tool_result_tokens
+from gateway.wiring.models import ask_anew, known_window, loop_settings, tool_result_tokens
 from gateway.wiring.tools import build_tools
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class Answering:
     memory: ProviderCompanion | None
     """The configured provider of a plugin."""
     prompt: Callable[[], str]
+    ask_anew: Callable[[], None]
+    """A person wants to know whether the provider takes the key by now."""
 
     def prefix_for(self, platform: str) -> SessionPrefix:
         """With what the configuration gives now."""
@@ -169,6 +171,7 @@ def build_answering(
         jobs,
         build_memory(ground, tools, factory, notes),
         lambda: system_prompt(ground.now.agent.system_prompt),
+        partial(ask_anew, model),
     )
 
 

@@ -67,6 +67,12 @@ def missing_native(model: LanguageModel) -> tuple[str, ...]:
     return ("context edits", "compaction")
 
 
+def ask_anew(model: LanguageModel) -> None:
+    """A person has asked for it: what was left alone after a refused key is tried."""
+    if isinstance(model, RetryingModel):
+        model.ask_anew()
+
+
 def is_offline(config: Config, secrets: Secrets) -> bool:
     """Does the built-in model answer?"""
     if config.model.provider == "auto":

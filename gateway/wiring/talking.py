@@ -169,6 +169,7 @@ def build_inward(
             crossed=resets.crossed,
             jobs=answering.jobs,
             foreign=ground.plugins.gifts.commands if ground.plugins is not None else {},
+            ask_anew=answering.ask_anew,
         ),
         gate=gate,
         mailbox=store,

@@ -196,3 +196,16 @@ async def test_answers_that_are_none(world: World) -> None:
     )
     assert daemon.exit_code is None
     assert [(r.rule, r.message) for r in world.anthropic.rejected] == []
+
+
+async def test_retry_after_a_refused_key_asks_at_once(world: World) -> None:
+    """What the answer promises: an admin mends the key, then /retry asks it again."""
+    world.configure()
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    rule = world.anthropic.fault_next("401", times=1000, text="the question")
+    chat.say("the question")
+    await answered(chat, "does not accept my key", daemon)
+    rule.times = 0
+    chat.say("/retry")
+    await answered(chat, "reply to: the question", daemon)

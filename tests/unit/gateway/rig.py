@@ -242,6 +242,8 @@ class Rig:
         self.hygiene_calls: list[str] = []
         self.foreign: dict[str, Command] = {}
         """Commands of plugins; may grow."""
+        self.asked_anew: list[float] = []
+        """When a person wanted the model asked, whatever was refused before."""
         self.questions = itertools.count(300_001)
         self.boot()
 
@@ -334,6 +336,7 @@ class Rig:
                 jobs=self.jobs,
                 forgetting=self.forgetting,
                 foreign=self.foreign,
+                ask_anew=lambda: self.asked_anew.append(self.clock.now()),
             ),
             gate=self.gate,
             mailbox=self.store,

@@ -351,3 +351,15 @@ async def test_context_of_a_long_conversation_does_not_hold_the_loop(
     monkeypatch.setattr(context, "fill", noting)
     assert await asked() == short
     assert threads == ["context"]
+
+
+@pytest.mark.parametrize("command", ["/retry", "/compress"])
+async def test_what_a_person_asks_for_is_asked_at_once(clock: FakeClock, command: str) -> None:
+    """After a refused key the model is left alone for a minute, but not by who wants to know."""
+    rig = Rig(clock)
+    await say(rig, "hi")
+    await rig.settle()
+    assert rig.asked_anew == []
+    await say(rig, command)
+    await rig.settle()
+    assert len(rig.asked_anew) == 1

@@ -23,6 +23,7 @@ from agent.errors import (
     ModelUnavailable,
 )
 from agent.llm.retry import RetryingModel, RetryPolicy
+from agent.llm.standing import ModelTrouble, Standing
 from agent.messages import text_of
 from agent.ports import ModelRequest, ModelResponse
 from tests.fakes.clock import FakeClock
@@ -200,6 +201,54 @@ async def test_a_side_task_that_is_refused_does_not_silence_the_chat(clock: Fake
     assert len(scripted.requests) == 5, "what the chat is refused, side tasks do not try"
     await clock.advance(61)
     assert isinstance((await ask(model, clock, side))[0], ModelResponse), "one for all"
+
+
+async def test_a_person_who_asks_anew_does_not_wait_for_the_pause(clock: FakeClock) -> None:
+    """“/retry asks it again” is true at once; one attempt in five seconds, however many ask."""
+    scripted = ScriptedModel(ModelAuthError("no"), ModelAuthError("still no"), "mended", "fine")
+    model = RetryingModel([scripted], clock=clock, random=lambda: 0.5)
+    assert isinstance((await ask(model, clock))[0], ModelAuthError)
+    await clock.advance(6)
+    model.ask_anew()
+    assert isinstance((await ask(model, clock))[0], ModelAuthError)
+    assert len(scripted.requests) == 2, "it was asked, and refused anew"
+    began = clock.monotonic()
+    model.ask_anew()
+    assert isinstance((await ask(model, clock))[0], ModelResponse)
+    assert clock.monotonic() - began == 5, "so long after the last attempt"
+    model.ask_anew()
+    assert isinstance((await ask(model, clock))[0], ModelResponse)
+
+
+async def test_what_only_an_admin_can_mend_is_known_until_an_answer_comes(clock: FakeClock) -> None:
+    scripted = ScriptedModel(
+        ModelAuthError("no"), ModelConnectionError("cut"), ModelQuotaError("pay"), "at last"
+    )
+    model = RetryingModel(
+        [scripted], clock=clock, random=lambda: 0.5, policy=RetryPolicy(attempts_per_model=1)
+    )
+    assert model.standing == Standing()
+    refused_at = clock.now()
+    await ask(model, clock)
+    await clock.advance(2)
+    await ask(model, clock)
+    refused = ModelTrouble("scripted", "key", since=refused_at, last_at=refused_at)
+    assert model.standing == Standing(troubles=(refused,)), "nobody was asked in the pause"
+    await clock.advance(60)
+    await ask(model, clock)
+    assert model.standing.troubles == (refused,), "a broken connection says nothing of the key"
+    await ask(model, clock)
+    assert [(t.kind, t.since) for t in model.standing.troubles] == [("credit", clock.now())]
+    await ask(model, clock)
+    assert model.standing == Standing(answered_at=clock.now())
+
+
+async def test_a_model_of_a_side_task_that_is_refused_is_named(clock: FakeClock) -> None:
+    scripted = ScriptedModel(ModelAuthError("not this one"), "chat")
+    model = RetryingModel([scripted], clock=clock, random=lambda: 0.5)
+    await ask(model, clock, replace(ASKED, side_task=True, model="small"))
+    await ask(model, clock)
+    assert [trouble.model for trouble in model.standing.troubles] == ["small"]
 
 
 async def test_a_stop_during_the_wait_passes(clock: FakeClock) -> None:
