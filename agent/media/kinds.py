@@ -52,6 +52,7 @@ _BRANDS = (  # of the family of MP4, by the first letters of the brand
     (b"M4A", "audio/mp4"),
     (b"qt", "video/quicktime"),
 )
+_RIFF = {b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
 _MARKUP = (
     (b"<!doctype html", "text/html"),
     (b"<html", "text/html"),
@@ -82,8 +83,8 @@ def media_type_of(data: bytes) -> str:
         # Words begin with letters as well.
         if data.startswith(beginning) and not (beginning.isalnum() and looks_like_text(data)):
             return found
-    if data[:4] == b"RIFF":
-        return {b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}.get(data[8:12], BINARY)
+    if data[:4] == b"RIFF" and data[8:12] in _RIFF:  # a text may begin so, too
+        return _RIFF[data[8:12]]
     if data[4:8] == b"ftyp":
         return next((kind for brand, kind in _BRANDS if data[8:].startswith(brand)), "video/mp4")
     if not looks_like_text(data):

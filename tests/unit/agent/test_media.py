@@ -50,6 +50,8 @@ from tests.fakes.files import HTML, locked_pdf, pdf, photo, png, png_of
         (b"\x00\x00\x00\x20ftypheic....", "image/heic"),
         (b"\x00\x00\x00\x20ftypisom....", "video/mp4"),
         (b"RIFF\x00\x00\x00\x00WAVEfmt ", "audio/wav"),
+        (b"RIFF\x00\x00\x00\x00????", BINARY),
+        (b"RIFF", PLAIN_TEXT),
         (b"\x89PNG\r\n\x1a\n", "image/png"),
         (b"\x00\x01\x02\x03" * 100, BINARY),
         (b"text, then \x00 a zero", BINARY),
