@@ -7,8 +7,10 @@ import hashlib
 import json
 import os
 import socket
+import struct
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ Handler = Callable[[dict[str, Any], asyncio.StreamReader, asyncio.StreamWriter],
 
 
 def socket_path(configured: str | None, home: Path, env: Mapping[str, str]) -> Path:
-    """Where the socket is; the same answer for the daemon and for the command line.
+    """Where the daemon puts its socket, and where it is looked for if it has left no note.
 
     The home folder's, unless that path is too long for a socket: then a name made from it, in the
     runtime or the temporary folder.
@@ -147,10 +149,38 @@ class RemoteTerminal:
         await send_line(self._writer, {"text": text})
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who has to be at the other end of a socket."""
+
+    process: int
+    user: int
+
+    def is_at(self, sock: socket.socket) -> bool:
+        """False also where the system does not tell."""
+        return peer(sock) == (self.process, self.user)
+
+
+def peer(sock: socket.socket) -> tuple[int, int] | None:
+    """Process and user at the other end of a connection; None: this system does not tell."""
+    try:
+        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (AttributeError, OSError):
+        return None
+    process, user, _ = struct.unpack("3i", told)
+    return process, user
+
+
 def ask(
-    path: Path, request: Mapping[str, Any], *, seconds: float = ANSWER_SECONDS
+    path: Path,
+    request: Mapping[str, Any],
+    *,
+    seconds: float = ANSWER_SECONDS,
+    listener: Listener | None = None,
 ) -> dict[str, Any] | None:
     """Ask the running daemon, for commands that need no event loop. None: none runs, or it ends.
+
+    ``listener``: who it has to be; anybody else is told nothing, and is none.
 
     Raises:
         NotAnswering: it has not answered in time.
@@ -161,6 +191,8 @@ def ask(
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(seconds)
             sock.connect(str(path))
+            if listener is not None and not listener.is_at(sock):
+                return None
             sock.sendall(json.dumps(request).encode() + b"\n")
             with sock.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE_BYTES)

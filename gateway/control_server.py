@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 import stat
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from gateway.control import (
     NoMessage,
     OtherSideGone,
     as_line,
+    peer,
     read_line,
     send_line,
 )
@@ -175,12 +175,10 @@ def _is_ours(sock: socket.socket) -> bool:
     The file's rights say so as well, but `gateway.control_socket` may name any folder, and not
     every system asks for the rights of a socket.
     """
-    try:
-        told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    except (AttributeError, OSError):
-        return True  # a system without it: the file's rights have to do
-    _, user, _ = struct.unpack("3i", told)
-    return user in (0, os.geteuid())
+    told = peer(sock)
+    if told is None:
+        return True  # the file's rights have to do
+    return told[1] in (0, os.geteuid())
 
 
 def _clear(path: Path) -> None:

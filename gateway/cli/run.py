@@ -25,7 +25,7 @@ from gateway.config.environment import (
 )
 from gateway.config.models import Config
 from gateway.config.reading import Reading, Source
-from gateway.control import connect, read_line, send_line
+from gateway.control import connect, read_line, send_line, socket_path
 from gateway.crashes.catching import caught
 from gateway.crashes.runs import recorded
 from gateway.crashes.shelf import CrashShelf
@@ -97,7 +97,11 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
     now = SystemClock().now
     crashes = CrashShelf(home.path, lambda text: Redactor(hidden)(text), now)
     with (
-        claimed(home.path, home.lock),
+        claimed(
+            home.path,
+            home.lock,
+            socket=socket_path(config.gateway.control_socket, home.path, env),
+        ),
         recorded(home.path, now) as record,
         caught(crashes, process=arguments.is_process),
     ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from agent.errors import ConfigError
 from gateway.config.environment import Home, find_config_file
 from gateway.config.loading import Loaded, load, read_text
 from gateway.config.models import Config
-from gateway.control import ANSWER_SECONDS, ask, socket_path
+from gateway.control import ANSWER_SECONDS
+from gateway.running_daemon import RunningDaemon
 from gateway.terminal_text import harmless
 
 _SOCKET = re.compile(r"""(?m)^\s+control_socket:\s*["']?([^\s"'#]+)""")
@@ -80,8 +81,7 @@ class Settings:
             NotAnswering: it runs, and says nothing.
             RequestFailed: it runs, and could not.
         """
-        answers = (ask(path, request, seconds=seconds) for path in self._sockets())
-        return next((answer for answer in answers if answer is not None), None)
+        return self._daemon().ask(request, seconds=seconds)
 
     def listening(self) -> Path | None:
         """At which socket the daemon answers; None: it does not run.
@@ -89,15 +89,14 @@ class Settings:
         Raises:
             NotAnswering, RequestFailed: as `ask`.
         """
-        asked = ((path, ask(path, {"op": "status"})) for path in self._sockets())
-        return next((path for path, answer in asked if answer is not None), None)
+        return self._daemon().socket()
 
-    def _sockets(self) -> Iterator[Path]:
-        """The second is for a daemon that is older than the key."""
-        configured = self._said_socket()
-        if configured is not None:
-            yield socket_path(configured, self.home.path, self._env)
-        yield socket_path(None, self.home.path, self._env)
+    def silence(self) -> str | None:
+        """Who holds the home, in words, where `ask` finds nobody; None: nobody does."""
+        return self._daemon().silence()
+
+    def _daemon(self) -> RunningDaemon:
+        return RunningDaemon(self.home, self._env, self._said_socket())
 
     def _said_socket(self) -> str | None:
         if self._loaded is not None:

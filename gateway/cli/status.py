@@ -31,7 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     settings.tell()
     try:
         answer = settings.ask({"op": "status"})
-        answer = _silent(home, NOT_RUNNING) if answer is None else {**answer, "running": True}
+        if answer is not None:
+            answer = {**answer, "running": True}
+        elif (silence := settings.silence()) is not None:
+            answer = {**_silent(home, silence), "running": True}
+        else:
+            answer = _silent(home, NOT_RUNNING)
     except (NotAnswering, RequestFailed) as exc:
         answer = {**_silent(home, str(exc)), "running": True}
     if arguments.json:

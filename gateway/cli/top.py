@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     first = look()
     if first is None:
-        raise PosthouseError(NOT_RUNNING)
+        raise PosthouseError(settings.silence() or NOT_RUNNING)
     if "rows" not in first:
         raise PosthouseError(OLD)
     if arguments.json:

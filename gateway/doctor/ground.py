@@ -12,8 +12,8 @@ from agent.errors import ConfigError, PosthouseError
 from gateway.config.environment import Home, Secrets, find_config_file, find_home, read_secrets
 from gateway.config.loading import PassedThrough, load
 from gateway.config.models import Config
-from gateway.control import ask, socket_path
 from gateway.probing.patience import within
+from gateway.running_daemon import RunningDaemon
 from gateway.service.unit import CREDENTIALS
 
 ANSWER_SECONDS = 3.0
@@ -87,8 +87,9 @@ def survey(
         secret_problems = tuple(exc.problems)
     status, trouble = None, ""
     try:
-        socket = socket_path(config.gateway.control_socket, home.path, env)
-        status = within(ANSWER_SECONDS, lambda: ask(socket, {"op": "status"}))
+        daemon = RunningDaemon(home, env, config.gateway.control_socket)
+        status = within(ANSWER_SECONDS, lambda: daemon.ask({"op": "status"}))
+        trouble = "" if status is not None else daemon.silence() or ""
     except TimeoutError:
         trouble = "the running daemon does not answer"
     except (PosthouseError, OSError, ValueError) as exc:

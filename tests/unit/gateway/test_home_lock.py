@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from agent.errors import HomeInUse, StoreUnavailable
-from gateway.home_lock import claimed
+from agent.errors import ConfigError, HomeInUse, StoreUnavailable
+from gateway.home_lock import LOOK_SECONDS, Note, claimed, holder, noted
 
 HOLDER = """
 import sys
@@ -50,9 +53,54 @@ def test_file_with_any_content_is_no_claim(tmp_path: Path) -> None:
 
 
 def test_home_that_can_not_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(StoreUnavailable, match="can not be used"),
-        claimed(tmp_path / "file" / "home", tmp_path / "file" / "home" / "l"),
-    ):
+    home = tmp_path / ("x" * 300)
+    with pytest.raises(StoreUnavailable, match="can not be used"), claimed(home, home / "l"):
         pass
+
+
+def test_a_home_that_is_no_folder_is_a_matter_of_configuration(tmp_path: Path) -> None:
+    """78 ends a unit's restarts; what can be passing does not."""
+    (tmp_path / "file").write_text("")
+    for home, said in (
+        (tmp_path / "file", f"the home {tmp_path / 'file'} is no folder"),
+        (tmp_path / "file" / "a" / "b", f"{tmp_path / 'file'} is no folder"),
+    ):
+        with pytest.raises(ConfigError, match=said), claimed(home, home / "l"):
+            pass
+
+
+def test_the_holder_and_its_socket_are_told(tmp_path: Path) -> None:
+    lock = tmp_path / "l"
+    assert noted(lock) is None
+    assert holder(lock) is None
+    with claimed(tmp_path, lock, socket=tmp_path / "elsewhere.sock"):
+        found = holder(lock)
+        assert found == Note(os.getpid(), os.geteuid(), tmp_path / "elsewhere.sock")
+    assert holder(lock) is None
+    assert noted(lock) == found, "what is written stays, and is no claim"
+    with claimed(tmp_path, lock):
+        assert holder(lock) == Note(os.getpid(), os.geteuid(), None)
+
+
+@pytest.mark.parametrize("content", [b"", b"12", b"x\n/a\n", b"-1\n", b"\xff\n", b"1" * 9000])
+def test_what_else_stands_in_it_is_no_socket(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "l").write_bytes(content)
+    found = noted(tmp_path / "l")
+    assert found is None or found.socket is None
+
+
+def test_a_lock_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "l")
+    assert noted(tmp_path / "l") is None
+    (tmp_path / "m").symlink_to(tmp_path / "n")
+    (tmp_path / "n").write_text("1\n/a\n")
+    assert noted(tmp_path / "m") is None
+
+
+def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / "l").touch()
+    with (tmp_path / "l").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(LOOK_SECONDS / 4, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        with claimed(tmp_path, tmp_path / "l"):
+            pass
