@@ -136,6 +136,7 @@ def a_life(tx: Transaction) -> None:
 
 def looking(tx: Transaction) -> None:
     a_life(tx)
+    tx.write_index()  # a search looks at its index only if the newest message is in it
     connection = tx.execute("SELECT 1").connection
     jobs.due_jobs(connection, 9e9)
     jobs.next_job_at(connection)
