@@ -15,10 +15,11 @@ from agent.errors import StoreError, StoreUnavailable
 from agent.model_metadata import estimate_message_tokens
 from storage.database import Transaction
 from storage.in_place import has_log
+from storage.looking import look
 from storage.migrate import check_version, shipped
 from storage.restored import carry_cursors, cursors_of, mark_as_copy
 from storage.search import index, soundness
-from storage.upkeep import examine, read_only
+from storage.upkeep import examine
 
 _COUNTED = ("conversations", "sessions", "messages")
 _SAMPLE_ROWS = 500
@@ -71,7 +72,7 @@ def copy_database(source: Path, target: Path, now: float) -> Copy:
 
 def _copy(source: Path, target: Path, now: float) -> None:
     # `VACUUM INTO` reads one state of the database, without holding up who writes.
-    with closing(read_only(source)) as db:
+    with closing(look(source)) as db:
         check_version(db, shipped()[-1].version)
         db.execute("VACUUM INTO ?", (str(target),))
     with closing(_changing(target)) as db:
@@ -107,12 +108,12 @@ def facts_of(path: Path) -> Copy:
         DatabaseTooNew: it is of a newer version.
     """
     try:
-        with closing(_alone(path)) as db:
+        with closing(look(path)) as db:
             schema = check_version(db, shipped()[-1].version)
         found = examine(path, thorough=True)
         if found.pages or found.indexes:
             raise StoreUnavailable(f"{path} is damaged: {found.lines()[0]}")
-        with closing(_alone(path)) as db:
+        with closing(look(path)) as db:
             return Copy(
                 schema,
                 _counts(db),
@@ -132,7 +133,7 @@ def is_spare(path: Path) -> bool:
     if has_log(path):
         return False
     try:
-        with closing(_alone(path)) as db:
+        with closing(look(path)) as db:
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
     except sqlite3.Error:
         return False
@@ -145,7 +146,7 @@ def prepare(copy: Path, replaced: Path) -> bool:
     False: the store that it replaces can not be read. What came in since is then not looked for.
     """
     try:
-        with closing(read_only(replaced)) as db:
+        with closing(look(replaced)) as db:
             rows = cursors_of(db)
         readable = True
     except sqlite3.Error:
@@ -178,11 +179,6 @@ def _uri(path: Path, mode: str) -> str:
     return f"file:{quote(str(path))}?mode={mode}"
 
 
-def _alone(path: Path) -> sqlite3.Connection:
-    """A file without company: no log is put beside it that nobody would take away."""
-    return sqlite3.connect(_uri(path, "ro"), uri=True, isolation_level=None)
-
-
 def _changing(path: Path) -> sqlite3.Connection:
     """A copy that nobody else has open yet."""
     db = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None)
@@ -208,7 +204,7 @@ def _is_older(source: Path, target: Path, copy: Copy) -> bool:
 
     Else what the copy says is what the source says: messages do not change, only new ones come.
     """
-    with closing(read_only(source)) as live, closing(_alone(target)) as db:
+    with closing(look(source)) as live, closing(look(target)) as db:
         (last,) = db.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
         query = (
             "SELECT id, session_id, role, content FROM messages"

@@ -26,6 +26,7 @@ from agent.store_ports import StoreWork
 from storage.archive import A, SqlArchive, T
 from storage.database import READER_PRAGMAS, WRITER_PRAGMAS, Transaction, is_damage, outage
 from storage.in_place import same_file, same_log
+from storage.looking import READ_ONLY, Reach, is_writable, reach
 from storage.migrate import check_version, migrate, shipped
 from storage.restored import settle
 from storage.search.keeper import IndexKeeper
@@ -183,8 +184,10 @@ class SqliteWriting:
 class SqliteReading:
     """`storage.archive.Reading`: a connection that can neither write nor check-point."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, way: Reach | None = None) -> None:
+        """``way``: how it was opened, if something of that has to go."""
         self._connection = connection
+        self._way = way
 
     async def read(self, function: Callable[[sqlite3.Connection, *A], T], *args: *A) -> T:
         try:
@@ -194,6 +197,8 @@ class SqliteReading:
 
     async def close(self) -> None:
         await self._connection.close()
+        if self._way is not None:
+            self._way.let_go()
 
 
 def _in_read_transaction(
@@ -211,6 +216,8 @@ def _not_opened(uri: str, error: sqlite3.Error) -> StoreError:
     said = f"the database {path} can not be opened: {error}. Nothing was changed"
     if is_damage(error):
         return DatabaseDamaged(f"{said}; `posthouse restore` puts a backup back")
+    if not is_writable(Path(path).parent):
+        return StoreUnavailable(f"{said}: {READ_ONLY}")
     return StoreUnavailable(f"{said}; check the folder's owner and free space")
 
 
@@ -275,17 +282,23 @@ async def open_archive(path: Path | str) -> SqlArchive:
         StoreUnavailable: there is no such file, or it is empty.
     """
     _refuse_what_is_no_file(path)
-    connection = await Connection.open(_uri(path, "ro"), READER_PRAGMAS)
+    way = reach(Path(path))
+    try:
+        connection = await Connection.open(way.uri, READER_PRAGMAS)
+    except BaseException:
+        way.let_go()
+        raise
     try:
         version = await connection.run(check_version, shipped()[-1].version)
         if version == 0:
             raise StoreUnavailable(f"{path} holds no conversations yet")
     except BaseException as exc:
         await connection.close()
+        way.let_go()
         if isinstance(exc, sqlite3.Error):
             raise _not_opened(_uri(path, "ro"), exc) from exc
         raise
-    return SqlArchive(SqliteReading(connection))
+    return SqlArchive(SqliteReading(connection, way))
 
 
 async def _migrated(connection: Connection, path: Path | str, now: float) -> None:

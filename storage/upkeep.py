@@ -8,10 +8,10 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from agent.errors import DatabaseTooNew, StoreUnavailable
 from storage.database import Transaction, is_damage
+from storage.looking import look
 from storage.migrate import check_version, shipped
 from storage.search import index, soundness
 
@@ -67,7 +67,7 @@ def examine(path: Path, *, thorough: bool = False) -> Examined:
         StoreUnavailable: it could not be looked at; nothing is known of it.
     """
     try:
-        with closing(read_only(path)) as db:
+        with closing(look(path)) as db:
             return looked_over(db, thorough=thorough)
     except DatabaseTooNew as exc:
         return Examined(pages=(str(exc),))
@@ -84,22 +84,10 @@ def index_trouble(path: Path) -> str | None:
         StoreUnavailable: it could not be looked at.
     """
     try:
-        with closing(read_only(path)) as db:
+        with closing(look(path)) as db:
             return soundness.trouble(db, thorough=True)
     except sqlite3.Error as exc:
         raise StoreUnavailable(f"{path} can not be checked now: {exc}") from exc
-
-
-def read_only(path: Path) -> sqlite3.Connection:
-    """A connection that neither writes nor check-points, beside whoever does."""
-    db = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
-    try:
-        db.execute("PRAGMA busy_timeout = 5000")
-        db.execute("PRAGMA wal_autocheckpoint = 0")
-    except sqlite3.Error:
-        db.close()
-        raise
-    return db
 
 
 def looked_over(db: sqlite3.Connection, *, thorough: bool = False) -> Examined:
