@@ -39,6 +39,13 @@ _END_REASONS: Mapping[str, EndReason] = {
     "idle": "idle",
     "daily": "daily",
 }
+_OURS = {"schema_migrations", "conversations", "facts"}
+OWN = (
+    "it is a database of posthouse's own, and none of Hermes Agent. `posthouse restore FILE` puts"
+    " it in the place of this home's; to take single conversations over, `posthouse sessions export"
+    " ID --output FILE` with POSTHOUSE_HOME set to the folder that it lies in, and import that"
+)
+"""Told whoever wants to import one."""
 LOCAL_OWNER = "console:local"
 """Whom sessions of its command line belong to here."""
 
@@ -92,6 +99,10 @@ def _conversations(db: sqlite3.Connection) -> Iterator[Portable]:
 
 
 def _check(db: sqlite3.Connection) -> None:
+    # Its tables are called the same, and would be taken in as conversations of nobody.
+    tables = {row["name"] for row in db.execute("SELECT name FROM sqlite_schema")}
+    if tables >= _OURS:
+        raise ImportRefused(OWN)
     needed = {"sessions": {"id", "started_at"}, "messages": {"id", "session_id", "role", "content"}}
     for table, columns in needed.items():
         have = {row["name"] for row in db.execute(f"PRAGMA table_info({table})")}

@@ -1,9 +1,8 @@
 """Owns how a database is reached for looking, also where nothing can be written beside it.
 
 That is a disk that is read-only, as failing ones become, or a folder of somebody else's. SQLite
-makes two files beside a database with a log before it reads the first row. Where it can not: without
-a log there is nothing that an unchangeable file would miss; with one, both are copied to where it
-can.
+makes two files beside a database with a log before it reads the first row. Where it can not, and
+there is no log, nothing is missed by taking the file for unchangeable; with one, both are copied.
 """
 
 from __future__ import annotations

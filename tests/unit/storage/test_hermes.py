@@ -16,6 +16,7 @@ from agent.sessions import SearchScope
 from storage.files import read_portables
 from storage.sqlite import open_store
 from storage.store import SqlStore
+from tests.contract.store_suite import said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.store_invariants import check_invariants
 
@@ -165,6 +166,18 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE sessions (id TEXT)")
     with pytest.raises(ImportRefused, match=r"no state\.db of Hermes Agent"):
+        read_portables(path)
+
+
+async def test_a_database_of_our_own_is_refused_with_the_way_to_go(tmp_path: Path) -> None:
+    """It was taken in: every conversation twice, as somebody else's."""
+    path = tmp_path / "state.db"
+    store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
+    await talk(store, said("swordfish"))
+    with pytest.raises(ImportRefused, match="posthouse restore.*sessions export"):
+        read_portables(path)
+    await store.close()
+    with pytest.raises(ImportRefused, match="posthouse's own"):
         read_portables(path)
 
 
