@@ -173,3 +173,20 @@ class _Unfrozen:
     kind: MessageKind | None
     origin_id: int | None
     tokens: int
+
+
+def stored(
+    row_id: int,
+    session_id: str,
+    seq: int,
+    message: Message,
+    created_at: float,
+    wire: Content,
+    kind: MessageKind | None,
+    origin_id: int | None,
+    tokens: int,
+) -> Row:
+    """The `Row` of what was just stored, made as `decode_list` makes it."""
+    row = _Unfrozen(row_id, session_id, seq, message, created_at, wire, kind, origin_id, tokens)
+    row.__class__ = Row  # type: ignore[assignment]
+    return row  # type: ignore[return-value]

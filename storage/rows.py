@@ -15,6 +15,7 @@ from storage.codec import (
     decode_row,
     dump_json,
     encode,
+    stored,
 )
 from storage.database import Transaction
 from storage.segment import indexable_text, segmented
@@ -55,7 +56,9 @@ def insert(tx: Transaction, session_id: str, seq: int, draft: Draft) -> Row:
     text = indexable_text(message, draft.kind, draft.origin_id)
     if text is not None:
         tx.index(row_id, segmented(text))
-    return Row(row_id, session_id, seq, message, tx.now, wire, draft.kind, draft.origin_id, tokens)
+    return stored(
+        row_id, session_id, seq, message, tx.now, wire, draft.kind, draft.origin_id, tokens
+    )
 
 
 def copy(
