@@ -13,7 +13,7 @@ from gateway.backups.moving_in import is_pending
 from gateway.backups.shelf import folder_of, not_allowed, note_elsewhere
 from gateway.backups.trees import give_to_owner_of
 from gateway.cli import exits
-from gateway.cli.output import out, plain
+from gateway.cli.output import NOTHING_YET, out, plain
 from gateway.cli.overview_text import count
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
@@ -56,7 +56,7 @@ def _make(home: Home, named: str | None, now: float) -> Made:
 
     shelf = folder_of(home)
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     where = destination(home, named or str(shelf), dated(now))
     made = make(home, where, store_tools(), now)
     if where.path.is_relative_to(shelf.resolve()):

@@ -20,7 +20,7 @@ from agent.exchange.jsonl import write_lines
 from agent.exchange.markdown import write_markdown
 from agent.exchange.records import Portable, PortableFile, TakenIn
 from gateway.cli import exits
-from gateway.cli.output import out, plain
+from gateway.cli.output import NOTHING_YET, out, plain
 from gateway.cli.sessions import find_session
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _export(arguments: argparse.Namespace, home: Home) -> int:
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     Settings(None, home, environment()).tell()
     portable = asyncio.run(_read(home, arguments.id))
     if arguments.format == "jsonl":

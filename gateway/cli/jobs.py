@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.errors import PosthouseError
 from gateway.cli import exits
-from gateway.cli.output import out, plain, table
+from gateway.cli.output import NOTHING_YET, nothing_yet, out, plain, table
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config
@@ -29,12 +29,15 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings(arguments.config, home, env)
     settings.tell()
     answer = settings.ask({"op": "jobs", **request})
+    if answer is None and request["action"] == "list" and not home.database.exists():
+        return nothing_yet(home.path, [] if arguments.json else None)
     if answer is None:
         answer = _alone(home, settings.or_defaults(), request)
     if "error" in answer:
         raise PosthouseError(str(answer["error"]))
     if arguments.json:
-        out(json.dumps(answer, ensure_ascii=False))
+        shown = answer[{"list": "jobs", "runs": "runs"}.get(request["action"], "job")]
+        out(json.dumps(shown, ensure_ascii=False))
         return exits.OK
     match request["action"]:
         case "list":
@@ -54,7 +57,7 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     # Inside, so that the parser stays instant; the store brings the database driver.
     from gateway.wiring.beside import answer_jobs  # noqa: PLC0415
 

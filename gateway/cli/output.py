@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from agent.errors import PosthouseError
+from gateway.cli import exits
 from gateway.terminal_text import harmless
+
+NOTHING_YET = "nothing is stored yet in {home}; `posthouse run` begins it"
 
 _TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Turn the order of letters up to the end of a line: a title would show its row back to front."""
@@ -35,6 +40,16 @@ def out(text: str) -> None:
         raise
     except OSError as exc:
         raise PosthouseError(f"standard output takes nothing: {exc.strerror}") from exc
+
+
+def nothing_yet(home: Path, empty: object) -> int:
+    """A listing before the first start: in words, or as scripts expect it; nothing is no failure.
+
+    ``empty``: what a script gets; None: a person has asked.
+    """
+    words = NOTHING_YET.format(home=plain(str(home)))
+    out(words if empty is None else json.dumps(empty))
+    return exits.OK
 
 
 def plain(text: str, limit: int | None = None) -> str:

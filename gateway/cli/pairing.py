@@ -10,13 +10,15 @@ from typing import Any
 
 from agent.errors import PosthouseError
 from gateway.cli import exits
-from gateway.cli.output import out, plain, table, when
+from gateway.cli.output import NOTHING_YET, nothing_yet, out, plain, table, when
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config, plain_id
 from gateway.home_lock import claimed
 
 _BOTH_ON = Config.model_validate({"telegram": {"pairing": True}, "discord": {"pairing": True}})
+
+_NOBODY: Mapping[str, Any] = {"requests": [], "paired": [], "locked_until": None}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,6 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = _BOTH_ON if settings.are_broken else settings.or_defaults()
     request = _request(arguments)
     answer = settings.ask({"op": "pair", **request})
+    if answer is None and request["action"] == "list" and not home.database.exists():
+        return nothing_yet(home.path, _NOBODY if arguments.json else None)
     if answer is None:
         answer = _alone(home, config, request)
     if "error" in answer:
@@ -63,7 +67,7 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, Any]:
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     # Inside, so that the parser stays instant; the store brings the database driver.
     from gateway.wiring.beside import answer_pairing  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from agent.spending import bill_of
 from gateway.cli import exits, session_table, session_view
-from gateway.cli.output import out, plain, terminal_width
+from gateway.cli.output import NOTHING_YET, nothing_yet, out, plain, terminal_width
 from gateway.cli.session_view import SessionView
 from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home
@@ -43,7 +43,9 @@ async def _run(arguments: argparse.Namespace) -> int:
     home = find_home(env)
     settings = Settings(None, home, env)
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        if arguments.action in ("list", "search"):
+            return nothing_yet(home.path, [] if arguments.json else None)
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     settings.tell(_BY_DEFAULTS if arguments.action == "show" else "")
     async with archive(home) as store:
         match arguments.action:

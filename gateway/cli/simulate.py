@@ -24,7 +24,7 @@ from agent.simulation.settings import Choice
 from agent.simulation.trace import BUNDLED, Trace, bundled, read_trace, write_trace
 from gateway.cli import exits
 from gateway.cli.exchange import write_file
-from gateway.cli.output import out, plain, terminal_width
+from gateway.cli.output import NOTHING_YET, out, plain, terminal_width
 from gateway.cli.sessions import find_session
 from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home
@@ -171,7 +171,7 @@ async def _recorded(session_id: str) -> Trace:
 
     home = find_home(environment())
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        raise PosthouseError(NOTHING_YET.format(home=home.path))
     async with archive(home) as store:
         found = await find_session(store, session_id)
         sizes = await store.row_sizes(found)

@@ -12,12 +12,11 @@ from zoneinfo import ZoneInfo
 
 from agent.archive_ports import Archive
 from agent.clock import SystemClock
-from agent.errors import PosthouseError
 from agent.ledger import LedgerLine, LedgerScope
 from agent.prices import PriceTable, price_table
 from agent.spending import FREE_MODELS, Bill, Day, bill_of, day_at
 from gateway.cli import exits
-from gateway.cli.output import out, plain, table
+from gateway.cli.output import nothing_yet, out, plain, table
 from gateway.cli.settings import Settings
 from gateway.commands.usage_text import people
 from gateway.commands.wording import percent
@@ -50,7 +49,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     settings.tell(", so days are those of this system's time zone")
     config = settings.or_defaults()
     if not home.database.exists():
-        raise PosthouseError(f"nothing is stored yet in {home.path}; `posthouse run` begins it")
+        return nothing_yet(home.path, [] if arguments.json else None)
     zone = ZoneInfo(config.timezone) if config.timezone else local_zone(env)
     now = SystemClock().now()
     days = [day_at(now, zone, days_before=n) for n in range(min(arguments.days, MOST_DAYS))]

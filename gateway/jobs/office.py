@@ -90,20 +90,30 @@ class JobOffice:
         next_run = None
         if job.state == "active" and job.next_run_at is not None:
             next_run = telling.next_run(job.next_run_at, job.schedule.zone, self._desk.now())
+        to = job.place.address
         return {
+            # As the columns of the store's table are called.
             "id": job.id,
-            "number": job.number,
-            "name": job.name,
-            "kind": job.action.kind,
-            "origin": job.origin,
-            "owner": job.place.owner,
             "session_key": job.place.session_key,
-            "state": job.state,
-            "reason": job.reason,
-            "schedule": telling.rhythm(job.schedule),
+            "number": job.number,
+            "origin": job.origin,
+            "name": job.name,
+            "owner": job.place.owner,
+            "platform": to.platform,
+            "bot_id": to.bot_id,
+            "chat_id": to.chat_id,
+            "thread_id": to.thread_id,
+            "kind": job.schedule.kind,
             "spec": job.schedule.spec,
             "timezone": job.schedule.zone,
-            "next_run_at": job.next_run_at if next_run else None,
+            "action": job.action.kind,
+            "state": job.state,
+            "reason": job.reason,
+            "next_run_at": job.next_run_at,
+            "last_run_at": job.last_run_at,
+            "created_at": job.created_at,
+            # In words, and from the ledger.
+            "schedule": telling.rhythm(job.schedule),
             "next_run": next_run,
             "last_run": None if view.last is None else _run(view.last, job),
         }
@@ -111,7 +121,9 @@ class JobOffice:
 
 def _run(run: JobRun, job: Job) -> Answer:
     return {
+        "job_id": run.job_id,
         "due_at": run.due_at,
+        "until_at": run.until_at,
         "due": telling.stamp(run.due_at, job.schedule.zone),
         "state": run.state,
         "count": run.count,

@@ -31,7 +31,7 @@ async def jobs(world: World, *arguments: str) -> Any:
 
 async def of_people(world: World, *arguments: str) -> list[Any]:
     """Without the house's own."""
-    return [job for job in (await jobs(world, *arguments))["jobs"] if job["origin"] != "house"]
+    return [job for job in await jobs(world, *arguments) if job["origin"] != "house"]
 
 
 async def test_a_reminder_comes_at_its_time_and_the_model_is_not_asked(world: World) -> None:
@@ -49,7 +49,7 @@ async def test_a_reminder_comes_at_its_time_and_the_model_is_not_asked(world: Wo
     assert {job["last_run"]["state"] for job in listed} == {"done"}
     assert list(world.anthropic.requests) == []
     await daemon.kill()
-    runs = (await jobs(world, "runs", listed[0]["id"]))["runs"]
+    runs = await jobs(world, "runs", listed[0]["id"])
     assert [run["state"] for run in runs] == ["done"], "without a daemon, from its store"
 
 

@@ -111,7 +111,10 @@ def test_only_ids_are_revoked(home: Path, capsys: pytest.CaptureFixture[str], us
 
 
 def test_nothing_is_made_where_nothing_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["list"], ["approve", CODE], ["revoke", "telegram", "222"]):
+    code, said, _ = pair(capsys, "list")
+    assert code == 0
+    assert "nothing is stored yet" in said
+    for arguments in (["approve", CODE], ["revoke", "telegram", "222"]):
         code, _, err = pair(capsys, *arguments)
         assert code == 1
         assert "nothing is stored yet" in err

@@ -557,9 +557,7 @@ class TestCommandLine:
         assert main(["config", "schema"]) == 0
         assert json.loads(capsys.readouterr().out)["title"] == "config.yaml"
 
-    @pytest.mark.parametrize(
-        "command", [["sessions", "list"], ["sessions", "search", "x"], ["lineage", "x"]]
-    )
+    @pytest.mark.parametrize("command", [["sessions", "show", "x"], ["lineage", "x"]])
     def test_before_anything_is_stored(
         self,
         command: list[str],
