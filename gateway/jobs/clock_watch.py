@@ -1,4 +1,4 @@
-"""Owns what is believed of the wall clock: was it set back, is it far ahead of all known?"""
+"""Owns what is believed of the wall clock: can it be, was it set back, is it far ahead of all?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 
 from agent.jobs.schedules import LAST_INSTANT
 from agent.ports import Clock
+from gateway.delivery.late import FIRST_DAY
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,19 @@ class ClockWatch:
         self._believed: tuple[float, float] | None = None
         """(wall clock, lived time) when it was last believed."""
         self._doubted_since: float | None = None
+        self._absurd_told = False
+
+    def is_absurd(self) -> bool:
+        """Is it a time that can not be: before there was this program, or after its last year?
+
+        Nothing is begun by such a one: what is known is compared with the first that may be right.
+        """
+        now = self._clock.now()
+        absurd = not FIRST_DAY <= now <= LAST_INSTANT
+        if absurd and not self._absurd_told:
+            log.warning("the clock can not be right: jobs wait until it is", extra={"time": now})
+        self._absurd_told = absurd
+        return absurd
 
     @property
     def is_new(self) -> bool:
@@ -40,19 +54,19 @@ class ClockWatch:
         self._believed = (now if known_at is None else min(known_at, now), self._clock.monotonic())
 
     def is_doubtful(self) -> bool:
-        """Had better nothing be decided by it now?"""
+        """Had better nothing be decided by it now, although it may be right?"""
         assert self._believed is not None
         now, lived = self._clock.now(), self._clock.monotonic()
         wall_then, lived_then = self._believed
         ahead = now - wall_then - (lived - lived_then)
-        if ahead > FAR_SECONDS or now > LAST_INSTANT:
+        if ahead > FAR_SECONDS:
             if self._doubted_since is None:
                 self._doubted_since = lived
                 log.warning(
                     "the clock is far ahead of all that is known: jobs wait for a while",
                     extra={"days": round(ahead / 86_400)},
                 )
-            if lived - self._doubted_since < HOLD_SECONDS or now > LAST_INSTANT:
+            if lived - self._doubted_since < HOLD_SECONDS:
                 return True
         self._believed, self._doubted_since = (now, lived), None
         return False

@@ -253,6 +253,8 @@ class JobRunner:
         return is_scheduled(record) and self._rights.serves(record.address.platform)
 
     async def _is_clock_doubtful(self) -> bool:
+        if self._watch.is_absurd():
+            return True
         if self._watch.is_new:
             jobs = [view.job for view in await self._store.job_views(limit=1_000_000)]
             known = (max(job.created_at, job.last_run_at or 0.0) for job in jobs)

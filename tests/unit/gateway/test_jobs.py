@@ -594,6 +594,25 @@ async def test_a_clock_beyond_the_last_year_is_never_believed(
     assert rig.platform.texts() == ["stretch"]
 
 
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_a_clock_in_1970_moves_no_job_and_holds_none_up_once_it_is_right(
+    rig: JobRig, clock: FakeClock, restarted: bool
+) -> None:
+    """A board without a battery: jobs became due in 1970, and were missed for 56 years."""
+    await rig.start()
+    job = await rig.add("stretch", NINE)
+    real = clock.now()
+    clock.set_wall(100.0)
+    if restarted:
+        await rig.restart()
+    await rig.go(HOLD_SECONDS)
+    assert (await rig.job(job)).next_run_at == job.next_run_at
+    assert job.next_run_at is not None
+    clock.set_wall(max(real, job.next_run_at - 60))
+    await rig.go(90)
+    assert await rig.ledger(job) == [("done", 1)]
+
+
 async def test_a_zone_that_is_gone_pauses_its_job_alone(rig: JobRig) -> None:
     await rig.start()
     job = await rig.add(schedule=NINE)
