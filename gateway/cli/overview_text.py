@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.cli.output import plain, when
+from gateway.monitoring.provider import told
 
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
@@ -109,6 +110,10 @@ def _compressions(found: Mapping[str, Any], now: float) -> str:
     return words
 
 
+def _provider(found: Mapping[str, Any], now: float) -> str:
+    return plain("; ".join(f"{trouble}: {remedy}" for trouble, remedy in told(found, now)))
+
+
 def _jobs(found: Mapping[str, Any], now: float) -> str:
     words = f"{found['active']:,} active"
     if found["paused"]:
@@ -185,6 +190,7 @@ _SUBJECTS: tuple[tuple[str, Any], ...] = (
     ("today", _today),
     ("compressions", _compressions),
     ("cache_share", lambda found, now: f"{found:.0%} of what turns read came from it"),
+    ("provider", _provider),
     ("jobs", _jobs),
     ("memory", _memory),
     ("loop", _loop),

@@ -146,7 +146,7 @@ def _size(loaded: LoadedSession) -> int:
 
 
 async def status(host: CommandHost, call: Call) -> str:
-    """Model, window, trigger, context size, session, platforms."""
+    """Model, window, trigger, context size, session; to an admin alone also what is amiss."""
     lines: list[str] = []
     loaded = await tip(host, call)
     if loaded is None:
@@ -170,13 +170,20 @@ async def status(host: CommandHost, call: Call) -> str:
             f"Session: {session.id}, {counted(session.message_count, 'message')}, "
             f"{counted(session.compression.count, 'compression')} so far",
         ]
+    if engine := host.status.engine():
+        lines.append(f"Context engine: {engine}")
     lines.append(f"This conversation: {status_text.lane(host.lane(call.key))}")
     lines.append(f"While I am busy: {texts.BUSY_MODES[host.busy_mode()]}")
     if kept := await memory.state(host, call):
         lines.append(kept)
     if budget := await host.accounts.budget_line(call.record.owner):
         lines.append(budget)
-    for name, (state, reason) in sorted(host.status.platforms().items()):
-        lines.append(f"{name}: {state}{f' ({reason})' if reason else ''}")
-    lines.extend(host.status.remarks())
+    if call.admin and call.direct:
+        lines += _for_operators(host)
     return "\n".join(lines)
+
+
+def _for_operators(host: CommandHost) -> list[str]:
+    platforms = sorted(host.status.platforms().items())
+    lines = [f"{name}: {state}{f' ({why})' if why else ''}" for name, (state, why) in platforms]
+    return [*lines, *host.status.remarks()]

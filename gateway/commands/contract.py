@@ -68,8 +68,12 @@ class Status(Protocol):
         """The memory provider of a plugin, in words; "": none is asked for."""
         ...
 
+    def engine(self) -> str:
+        """The context engine of a plugin, in words; "": the built-in one is asked for."""
+        ...
+
     def remarks(self) -> list[str]:
-        """Lines that an operator should see (a stand-in engine, a small window)."""
+        """Lines that an operator should see (a refused key, a stand-in engine, a small window)."""
         ...
 
 
@@ -133,6 +137,11 @@ class Call:
     def key(self) -> str:
         """The session key."""
         return self.record.session_key
+
+    @property
+    def direct(self) -> bool:
+        """Nobody but the sender reads the answer."""
+        return self.record.payload.get("chat_kind") == "direct"
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ async def _within_reach(host: CommandHost, call: Call) -> Sequence[ConversationI
     same key, so that nothing said in private is carried into it; and what several people said
     together stays where they said it.
     """
-    if call.record.payload.get("chat_kind") != "direct":
+    if not call.direct:
         infos = await host.lineages.conversations_at(call.key, limit=LOOKED_THROUGH)
         owner = None if call.shared else call.record.owner
     else:

@@ -118,8 +118,7 @@ async def _made_already(
 def _called(call: Call) -> str:
     """Among others a reminder says for whom it is."""
     name = " ".join(str(call.record.payload.get("sender_name") or "").split())
-    is_direct = call.record.payload.get("chat_kind") == "direct"
-    return "" if is_direct or not name else f"{name[:_NAME_CHARS]}: "
+    return "" if call.direct or not name else f"{name[:_NAME_CHARS]}: "
 
 
 def _number(word: str) -> int:

@@ -22,7 +22,7 @@ async def memory(host: CommandHost, call: Call) -> Answer:
     if page is None:
         return memory_text.MEMORY_USAGE
     if not notes:
-        return memory_text.none(shared=not _direct(call))
+        return memory_text.none(shared=not call.direct)
     shown = notes[(page - 1) * LISTED : page * LISTED]
     last = _pages(len(notes))
     buttons = [Button(memory_text.forget_button(note), f"/forget {note.id}") for note in shown]
@@ -30,7 +30,7 @@ async def memory(host: CommandHost, call: Call) -> Answer:
         buttons.append(Button(memory_text.EARLIER, f"/memory {page - 1}"))
     if page < last:
         buttons.append(Button(memory_text.LATER, f"/memory {page + 1}"))
-    text = memory_text.listing(shown, len(notes), page, last, signed=not _direct(call))
+    text = memory_text.listing(shown, len(notes), page, last, signed=not call.direct)
     return Said(text, tuple(buttons))
 
 
@@ -52,7 +52,7 @@ async def forget(host: CommandHost, call: Call) -> Answer:
     if len(meant) > 1:
         return _choice(call.argument, meant)
     (note,) = meant
-    if not _direct(call) and not call.admin and note.owner != call.record.owner:
+    if not call.direct and not call.admin and note.owner != call.record.owner:
         return memory_text.NOT_YOURS
     here = await host.sessions.conversation_for_key(call.key)
     gone = await host.notes.forget(place, note, conversation_id=here.id if here else "")
@@ -91,13 +91,9 @@ def _choice(words: str, meant: Sequence[Note]) -> Said:
     return Said(memory_text.several_say(words, shown, len(meant)), buttons)
 
 
-def _direct(call: Call) -> bool:
-    return call.record.payload.get("chat_kind") == "direct"
-
-
 def _place(call: Call) -> str:
     """As tools get it: what is remembered in private is never shown in a group."""
-    return place_for(call.record.owner, call.key, direct=_direct(call))
+    return place_for(call.record.owner, call.key, direct=call.direct)
 
 
 def _pages(count: int) -> int:

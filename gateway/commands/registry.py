@@ -23,8 +23,7 @@ from gateway.commands.contract import Answer, Call, Command, CommandHost, Group
 
 async def help_text(host: CommandHost, call: Call) -> str:
     """The list of commands, by what they are about."""
-    direct = call.record.payload.get("chat_kind") == "direct"
-    how = "Just write to me." if direct else "Mention me here, or answer a message of mine."
+    how = "Just write to me." if call.direct else "Mention me here, or answer a message of mine."
     blocks = [f"{how} I also know:"]
     for group in get_args(Group):
         every = [*COMMANDS.values(), *host.foreign.values()]
@@ -72,7 +71,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("deny", "do not let me do it; a reason helps me", approvals.deny, "Talking",
                 usage="[id] [why]", stoppable=False),
         _changing("new", "start a new conversation; the old one is kept", talk.new, "Talking"),
-        Command("status", "how things are: model, window, context, platforms", context.status,
+        Command("status", "how things are: model, window, context", context.status,
                 "This conversation"),
         Command("context", "what fills the model's window, and what comes next",
                 context.context, "This conversation"),

@@ -15,7 +15,7 @@ async def new(host: CommandHost, call: Call) -> str:
     if old is not None:
         host.compactors.succeed(old.id, fresh.conversation_id)
     await host.crossed(boundary("reset", call, old, fresh))
-    alone = old is not None and call.record.payload.get("chat_kind") == "direct"
+    alone = old is not None and call.direct
     return texts.NEW_CONVERSATION_ALONE if alone else texts.NEW_CONVERSATION
 
 

@@ -20,7 +20,7 @@ async def usage(host: CommandHost, call: Call) -> str:
     if conversation is not None:
         here = await accounts.statement(LedgerScope(conversation_id=conversation.id))
     everybody: People | None = None
-    if call.admin and call.record.payload.get("chat_kind") == "direct":
+    if call.admin and call.direct:
         everybody = people(await accounts.lines(LedgerScope(since=week_start)), accounts.prices)
     return usage_text(
         UsageReport(

@@ -11,6 +11,7 @@ from gateway.crashes.runs import cut_off, runs
 from gateway.crashes.shelf import kept
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
+from gateway.monitoring.provider import told
 
 RECENT_SECONDS = 7 * 86_400
 SOME_CUT_OFF = 2
@@ -67,6 +68,8 @@ def _state(said: Said, status: Mapping[str, Any]) -> None:
         said.note(
             f"it says of itself: {remarks}", "each names its key of the configuration, or why"
         )
+    for trouble, remedy in told(status.get("provider") or {}, SystemClock().now()):
+        said.problem(trouble, remedy)
     version = str(status.get("version", ""))
     if version != __version__:
         said.warning(

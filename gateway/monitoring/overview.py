@@ -19,6 +19,7 @@ from agent.spending import day_at
 from gateway.crashes.runs import cut_off
 from gateway.monitoring.home_files import FileFacts, HomeFiles
 from gateway.monitoring.metrics import resident_bytes
+from gateway.monitoring.provider import as_json
 from gateway.monitoring.readiness import PlatformFacts, Readiness, judge
 from gateway.monitoring.sources import JobFacts, Sources
 
@@ -106,6 +107,7 @@ class Overview:
             "today": self._today(),
             "compressions": self._compressions(),
             "cache_share": self._of.metrics.cache_share(),
+            "provider": as_json(self._of.standing()),
             "jobs": None if self._jobs is None else asdict(self._jobs),
             "memory": self._memory(),
             "loop": self._loop(),

@@ -75,7 +75,9 @@ class SelfReport:
         missing_native: Callable[[], Sequence[str]] = lambda: (),
         plugins: PluginFacts | None = None,
         tool_servers: ToolServerFacts | None = None,
+        provider: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
+        """``provider``: what the model's provider has against us, a line each."""
         self._config = config
         self._model = model
         self._book = book
@@ -85,6 +87,7 @@ class SelfReport:
         self._missing_native = missing_native
         self._plugins = plugins
         self._tool_servers = tool_servers
+        self._provider = provider
         self._supervisor: Supervisor | None = None
 
     def watch(self, supervisor: Supervisor) -> None:
@@ -134,8 +137,16 @@ class SelfReport:
         """As `gateway.commands.contract.Status.memory`."""
         return self._plugins.memory() if self._plugins is not None else ""
 
+    def engine(self) -> str:
+        """As `gateway.commands.contract.Status.engine`."""
+        return self._plugins.engine() if self._plugins is not None else ""
+
     def remarks(self) -> list[str]:
-        """What an operator should know: stand-ins, odd numbers, keys without effect."""
+        """As `gateway.commands.contract.Status.remarks`."""
+        return [*self._provider(), *self._lasting_remarks()]
+
+    def _lasting_remarks(self) -> list[str]:
+        """Stand-ins, odd numbers, keys without effect."""
         lines = start_warnings(self._triggers(), self._prefix_tokens())
         lines += self._plugins.troubles() if self._plugins is not None else []
         lines += self._tool_servers.troubles() if self._tool_servers is not None else []
@@ -192,13 +203,13 @@ class SelfReport:
         }
         if self._plugins is not None:
             facts["plugins"] = self._plugins.summary()
-            if engine := self._plugins.engine():
+            if engine := self.engine():
                 facts["context engine"] = engine
             if memory := self.memory():
                 facts["memory"] = memory
         if self._tool_servers is not None:
             facts["MCP servers"] = self._tool_servers.summary()
-        remarks = self.remarks()
+        remarks = self._lasting_remarks()  # of the provider, `Overview.status` tells
         return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
 
     def _window_source(self) -> str:

@@ -8,6 +8,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from agent.census import Census
+from agent.llm.standing import Standing
 from agent.ports import Clock
 from gateway.lanes.lanes import Lanes
 from gateway.monitoring.metrics import Metrics
@@ -46,3 +47,5 @@ class Sources:
     backups: Callable[[], Sequence[tuple[float, int]]] = lambda: ()
     """When each was made, and its size; newest first. It may block."""
     loop_watch: LoopWatch | None = None
+    standing: Callable[[], Standing] = Standing
+    """What the model's provider says of key, credit and models."""

@@ -209,7 +209,7 @@ def assemble(
     makers = [clearing, *house_makers]
     jobs = build_jobs(ground, answering, inward, outward, serving, resets, makers)
     feed_metrics(books.metrics, inward, outward, background, supervisor)
-    overview = build_overview(ground, books, inward, supervisor, census)
+    overview = build_overview(ground, books, inward, supervisor, census, model)
     report.watch(supervisor)
     report.say_at_start(policies)
     return Daemon(

@@ -10,6 +10,7 @@ from agent.llm.native_edits import edits_for
 from agent.llm.offline import OfflineModel
 from agent.llm.pictures import PictureLoader
 from agent.llm.retry import RetryingModel
+from agent.llm.standing import Standing
 from agent.loop import LoopSettings
 from agent.model_metadata import Triggers
 from agent.ports import Clock, LanguageModel
@@ -71,6 +72,11 @@ def ask_anew(model: LanguageModel) -> None:
     """A person has asked for it: what was left alone after a refused key is tried."""
     if isinstance(model, RetryingModel):
         model.ask_anew()
+
+
+def standing(model: LanguageModel) -> Standing:
+    """What its provider says of key, credit and models; nothing of a model that has none."""
+    return model.standing if isinstance(model, RetryingModel) else Standing()
 
 
 def is_offline(config: Config, secrets: Secrets) -> bool:

@@ -16,6 +16,7 @@ from gateway.config.models import Config
 from gateway.monitoring.http import HttpFace, HttpSettings
 from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.overview import Overview
+from gateway.monitoring.provider import in_lines, provider_metrics
 from gateway.monitoring.self_report import SelfReport
 from gateway.monitoring.sources import JobFacts, Sources
 from gateway.monitoring.stalls import LoopWatch, patience_for
@@ -25,7 +26,7 @@ from gateway.sdnotify import ServiceManager
 from gateway.supervisor import Supervisor
 from gateway.wiring.answering import Answering, Background, Books
 from gateway.wiring.ground import Ground
-from gateway.wiring.models import missing_native
+from gateway.wiring.models import missing_native, standing
 from gateway.wiring.talking import Inward, Outward
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def build_overview(
     inward: Inward,
     supervisor: Supervisor,
     census: TakeCensus | None,
+    model: LanguageModel,
 ) -> Overview:
     """Looks at all of it; the metrics show what it finds."""
     home, crashes = ground.around.home, ground.around.crashes
@@ -63,8 +65,10 @@ def build_overview(
             jobs=partial(_job_facts, ground.store),
             backups=lambda: [(b.made_at, b.bytes) for b in kept(home) if b.kind != "replaced"],
             loop_watch=watch,
+            standing=partial(standing, model),
         )
     )
+    books.metrics.add(provider_metrics(partial(standing, model)))
     books.metrics.add(upkeep_metrics(overview, watch, lambda: ground.reloads.counts))
     return overview
 
@@ -81,6 +85,7 @@ def build_report(
         prefix_tokens=lambda: estimate_prefix_tokens(answering.prefix_for(CONSOLE)),
         image_tokens=answering.image_tokens.of,
         missing_native=lambda: missing_native(model),
+        provider=lambda: in_lines(standing(model), ground.clock.now()),
         plugins=ground.plugins,
         tool_servers=mcp,
     )

@@ -13,6 +13,7 @@ from tests.acceptance.harness import (
     World,
     answered,
     eventually,
+    run_command,
     settled,
 )
 from tests.fakes.store_invariants import check_invariants
@@ -200,12 +201,16 @@ async def test_answers_that_are_none(world: World) -> None:
 
 async def test_retry_after_a_refused_key_asks_at_once(world: World) -> None:
     """What the answer promises: an admin mends the key, then /retry asks it again."""
-    world.configure()
+    world.configure(telegram={"admins": [TELEGRAM_USER]})
     daemon = await world.run("telegram")
     chat = TelegramChat(world)
     rule = world.anthropic.fault_next("401", times=1000, text="the question")
     chat.say("the question")
     await answered(chat, "does not accept my key", daemon)
+    assert "refuses the key" in (await run_command(world.home, "status")).stdout
+    chat.say("/status")
+    await answered(chat, "refuses the key", daemon)
     rule.times = 0
     chat.say("/retry")
     await answered(chat, "reply to: the question", daemon)
+    assert "refuses the key" not in (await run_command(world.home, "status")).stdout

@@ -9,9 +9,11 @@ from typing import Any
 
 import yaml
 
+from agent.llm.standing import Standing
 from agent.prices import price_table
 from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.overview import Overview
+from gateway.monitoring.provider import provider_metrics
 from gateway.monitoring.sources import Sources
 from gateway.monitoring.stalls import LoopWatch
 from gateway.monitoring.turn_board import TurnBoard
@@ -45,6 +47,7 @@ def overview(clock: FakeClock, metrics: Metrics, home: Path) -> tuple[Overview, 
         )
     )
     metrics.add(upkeep_metrics(made, watch, dict))
+    metrics.add(provider_metrics(Standing))
     return made, watch
 
 

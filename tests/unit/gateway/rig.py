@@ -202,8 +202,11 @@ class FakeStatus:
     def memory(self) -> str:
         return "borrowed (plugin x)"
 
+    def engine(self) -> str:
+        return "lossless (plugin lossless)"
+
     def remarks(self) -> list[str]:
-        return []
+        return ["something for operators"]
 
 
 OPEN_TO_111 = PlatformPolicy(AccessRules(allow_from=frozenset({"111"}), admins=frozenset({"111"})))

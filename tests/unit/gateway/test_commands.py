@@ -194,6 +194,33 @@ async def test_status_while_busy_and_idle(clock: FakeClock) -> None:
     for fact in ("model-1", "200,000", "100,000", "1,234 tokens (measured)", "s_1", "working"):
         assert fact in shown
     assert "other: failed-config (bad token)" in shown
+    assert "Context engine: lossless (plugin lossless)" in shown
+    assert "something for operators" in shown
+
+
+@pytest.mark.parametrize(
+    ("sender", "changes"),
+    [
+        ("222", {}),
+        ("111", {"chat_kind": "group", "chat_id": "-100"}),
+    ],
+)
+async def test_what_is_for_operators_is_told_to_admins_alone(
+    clock: FakeClock, sender: str, changes: dict[str, Any]
+) -> None:
+    """Somebody who only talks here, and a group in which an admin asks, hear of themselves."""
+    everybody = AccessRules(
+        allow_from=frozenset({"111", "222"}),
+        allow_chats=frozenset({"-100"}),
+        admins=frozenset({"111"}),
+    )
+    rig = Rig(clock, policy=PlatformPolicy(everybody))
+    await say(rig, "/status", sender_id=sender, **changes)
+    await rig.settle()
+    shown = "".join(rig.platform.texts())
+    assert "This conversation: idle" in shown
+    assert "operators" not in shown
+    assert "bad token" not in shown
 
 
 async def test_lineage_lists_the_chain(clock: FakeClock) -> None:

@@ -422,6 +422,17 @@ async def test_what_the_running_gateway_says_of_itself(house: House) -> None:
     assert all(f.remedy for f in found)
 
 
+async def test_a_key_that_the_running_gateway_has_refused_is_a_problem(house: House) -> None:
+    now = time.time()
+    trouble = {"model": "claude-x", "kind": "key", "since": now - 300, "last_at": now - 20}
+    answer = {"ready": True, "provider": {"answered_at": None, "troubles": [trouble]}}
+    found = [f for f in await _with_daemon(house, answer) if f.area == "gateway"]
+    (problem,) = [f for f in found if f.level == "problem"]
+    assert "refuses the key" in problem.text
+    assert "claude-x" in problem.text
+    assert "ANTHROPIC_API_KEY" in problem.remedy
+
+
 async def test_a_gateway_that_hangs_holds_nobody_up(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from agent.census import Census, RefusingChat
 from agent.errors import StoreUnavailable
+from agent.llm.standing import ModelTrouble, Standing
 from agent.messages import Draft
 from agent.ports import Usage
 from agent.prices import price_table
@@ -22,6 +23,7 @@ from gateway.crashes.runs import recorded
 from gateway.crashes.shelf import CrashShelf
 from gateway.monitoring.metrics import Metrics
 from gateway.monitoring.overview import Overview
+from gateway.monitoring.provider import provider_metrics
 from gateway.monitoring.sources import JobFacts, Sources
 from gateway.monitoring.stalls import LoopWatch
 from gateway.monitoring.turn_board import PastTurn, TurnBoard
@@ -130,6 +132,33 @@ async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
     gate.set()
     await scene.rig.settle()
     assert (await scene.overview.top())["rows"] == []
+
+
+async def test_a_provider_that_refuses_the_key_is_seen(clock: FakeClock, tmp_path: Path) -> None:
+    now = clock.now()
+    refused = ModelTrouble("claude-x", "key", since=now - 300, last_at=now - 20)
+    standing = Standing(now - 4000, (refused,))
+    scene = Scene(clock, tmp_path, standing=lambda: standing)
+    scene.metrics.add(provider_metrics(lambda: standing))
+    status = await scene.overview.status()
+    assert json.loads(json.dumps(status["provider"])) == {
+        "answered_at": now - 4000,
+        "troubles": [
+            {"model": "claude-x", "kind": "key", "since": now - 300, "last_at": now - 20},
+        ],
+    }
+    told = dict(lines(status, now))["provider"]
+    assert "refuses the key" in told
+    assert "5 minutes ago" in told
+    assert "claude-x" in told
+    metrics = read_exposition(scene.metrics.text())
+    sample = ("posthouse_model_trouble", (("kind", "key"), ("model", "claude-x")))
+    assert metrics["posthouse_model_trouble"].samples == {sample: 1.0}
+    answered = "posthouse_model_answered_timestamp_seconds"
+    assert metrics[answered].samples == {(answered, ()): now - 4000}
+    standing = Standing(now)
+    assert "provider" not in dict(lines(await scene.overview.status(), now))
+    assert read_exposition(scene.metrics.text())["posthouse_model_trouble"].samples == {}
 
 
 async def test_a_store_that_is_silent_holds_nobody_up(clock: FakeClock, tmp_path: Path) -> None:
