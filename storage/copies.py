@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from agent.clock import RandomIds
 from agent.errors import StoreError, StoreUnavailable
 from agent.model_metadata import estimate_message_tokens
+from storage import forgetting
 from storage.database import Transaction
 from storage.in_place import has_log
 from storage.looking import look
@@ -20,6 +23,8 @@ from storage.migrate import check_version, shipped
 from storage.restored import carry_cursors, cursors_of, mark_as_copy
 from storage.search import index, soundness
 from storage.upkeep import examine
+
+T = TypeVar("T")
 
 _COUNTED = ("conversations", "sessions", "messages")
 _SAMPLE_ROWS = 500
@@ -140,24 +145,45 @@ def is_spare(path: Path) -> bool:
     return not tables or tables.issuperset(_COUNTED)
 
 
-def prepare(copy: Path, replaced: Path) -> bool:
+def would_come_back(copy: Path, replaced: Path) -> tuple[str, ...] | None:
+    """Who was forgotten in that store since the copy was made, and is in it. Blocking.
+
+    None: that can not be told, as the store can not be read.
+    """
+    since = _read(replaced, forgetting.forgotten)
+    if not since:
+        return None if since is None else ()
+    with closing(look(copy)) as db:
+        return tuple(forgetting.would_come_back(db, since))
+
+
+def prepare(copy: Path, replaced: Path, *, forget_again: bool = True) -> bool:
     """Make a copy fit to take a store's place: whatever is over by now is not begun again.
 
-    False: the store that it replaces can not be read. What came in since is then not looked for.
+    ``forget_again``: whoever was forgotten since is, at the first start. False: the store that it
+    replaces can not be read. What came in since is then not looked for.
     """
-    try:
-        with closing(look(replaced)) as db:
-            rows = cursors_of(db)
-        readable = True
-    except sqlite3.Error:
-        rows, readable = [], False
+    rows = _read(replaced, cursors_of)
+    since = _read(replaced, forgetting.forgotten)
     try:
         with closing(_changing(copy)) as db:
-            carry_cursors(db, rows)
+            carry_cursors(db, rows or [])
+            if forget_again:
+                forgetting.wish_again(db, forgetting.would_come_back(db, since or {}))
+            forgetting.carry_forgotten(db, since or {})
         sync(copy)
     except sqlite3.Error as exc:
         raise StoreUnavailable(f"{copy} can not be prepared: {exc}") from exc
-    return readable
+    return rows is not None
+
+
+def _read(store: Path, what: Callable[[sqlite3.Connection], T]) -> T | None:
+    """None: it can not be read."""
+    try:
+        with closing(look(store)) as db:
+            return what(db)
+    except (sqlite3.Error, StoreUnavailable, ValueError):
+        return None
 
 
 def digest_of(path: Path) -> str:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
 
 from agent.forgetting import ForgetRequest, Holdings
 from agent.mail import Address, OutboxDraft, OutboxItem
@@ -18,6 +20,8 @@ from storage.search import index
 
 _MARK = "forgetting "
 """In front of a person, among the facts."""
+_DONE = "forgotten "
+"""The same, for as long as the database is kept: a backup of before still holds them."""
 _PLACES = (
     "SELECT DISTINCT session_key FROM conversations WHERE session_key <> '' AND id IN"
     " (SELECT value FROM json_each(?1)) UNION SELECT session_key FROM turns WHERE owner = ?2"
@@ -110,8 +114,62 @@ def finish_forgetting(
     tx: Transaction, owner: str, owed: Sequence[OutboxDraft] = ()
 ) -> tuple[OutboxItem, ...]:
     struck = tx.execute("DELETE FROM facts WHERE name = ?", (_MARK + clean(owner),))
+    if struck.rowcount:
+        _put_done(tx, clean(owner), tx.now)
     faultpoint("finish_forgetting.struck")
     return outbox.owe_all(tx, owed, None, None) if struck.rowcount else ()
+
+
+# --- over a restore -------------------------------------------------------------------------------
+
+
+def forgotten(db: sessions.Reader) -> dict[str, float]:
+    """Who was forgotten, and when; whoever is being forgotten now, as the last of all."""
+    query = "SELECT name, value FROM facts WHERE name GLOB ?"
+    done = {
+        name.removeprefix(_DONE): float(value) for name, value in db.execute(query, (f"{_DONE}*",))
+    }
+    return done | {request.owner: math.inf for request in forgetting(db)}
+
+
+def would_come_back(db: sessions.Reader, since: Mapping[str, float]) -> list[str]:
+    """Of those, whoever a copy still holds: it was made before they were forgotten."""
+    known = forgotten(db)
+    return [
+        owner
+        for owner, at in sorted(since.items())
+        if known.get(owner, -math.inf) < at and _holds(db, owner)
+    ]
+
+
+def _holds(db: sessions.Reader, owner: str) -> bool:
+    try:
+        return not holdings(db, owner).nothing
+    except sqlite3.Error:  # a form of long ago: one wish too many erases nothing
+        return True
+
+
+def wish_again(db: sessions.Reader, owners: Iterable[str]) -> None:
+    """In a copy that nobody has open: the first start forgets them, before it takes a message."""
+    (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM inbox").fetchone()
+    for owner in owners:
+        _put(db, ForgetRequest(owner, newest))
+
+
+def carry_forgotten(db: sessions.Reader, since: Mapping[str, float]) -> None:
+    """In a copy: who was forgotten by the store that it takes the place of."""
+    for owner, at in since.items():
+        if math.isfinite(at):
+            _put_done(db, owner, at)
+
+
+def _put_done(db: sessions.Reader, owner: str, at: float) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (_DONE + owner, repr(at))
+    )
+
+
+# --- the wish, as it is stored --------------------------------------------------------------------
 
 
 def _mark(tx: Transaction, owner: str) -> ForgetRequest | None:
@@ -119,7 +177,7 @@ def _mark(tx: Transaction, owner: str) -> ForgetRequest | None:
     return None if found is None else ForgetRequest.loaded(found[0])
 
 
-def _put(tx: Transaction, request: ForgetRequest) -> None:
+def _put(tx: sessions.Reader, request: ForgetRequest) -> None:
     tx.execute(
         "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)",
         (_MARK + request.owner, request.dumped()),

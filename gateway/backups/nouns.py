@@ -45,6 +45,14 @@ class Facts(Protocol):
         ...
 
 
+class Prepare(Protocol):
+    """Makes a copy fit for the place of another database."""
+
+    def __call__(self, copy: Path, replaced: Path, *, forget_again: bool) -> bool:
+        """``forget_again``: whoever was forgotten there since. False: that can not be read."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoreTools:
     """What can be done with databases of ours; all of it blocks."""
@@ -53,7 +61,8 @@ class StoreTools:
     """From, to, now: a checked copy, made beside whoever writes. What fails leaves none."""
     facts: Callable[[Path], Facts]
     """Check one that nobody writes to. Raises what says that it is damaged, or too new."""
-    prepare: Callable[[Path, Path], bool]
-    """A copy, for the place of that one; False: that one can not be read."""
+    prepare: Prepare
+    would_come_back: Callable[[Path, Path], tuple[str, ...] | None]
+    """Who was forgotten in the second since the first was made, and is in it; None: who knows."""
     is_spare: Callable[[Path], bool]
     """One of ours that nobody has open, so that a newer copy may take its place."""

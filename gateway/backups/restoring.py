@@ -40,8 +40,12 @@ class Restored:
     old_was_readable: bool
 
 
-def restore(home: Home, chosen: Chosen, tools: StoreTools, now: float) -> Restored:
+def restore(
+    home: Home, chosen: Chosen, tools: StoreTools, now: float, *, forget_again: bool = True
+) -> Restored:
     """Put it back; the home is claimed by the caller. Blocking.
+
+    ``forget_again``: whoever was forgotten since it was made is, at the next start.
 
     Killed at any point before the plan, nothing has changed; after it, whoever claims the home next
     finishes it. Nothing is deleted.
@@ -62,7 +66,7 @@ def restore(home: Home, chosen: Chosen, tools: StoreTools, now: float) -> Restor
         if chosen.folder is not None:
             more, kept = _stage_folder(home, chosen.folder, staging)
             items += more
-        readable = tools.prepare(staging / DATABASE, home.database)
+        readable = tools.prepare(staging / DATABASE, home.database, forget_again=forget_again)
         sync_folders(staging)
         give_to_owner_of(home.path, staging)
         write_plan(home.path, items, aside.name, chosen.path)

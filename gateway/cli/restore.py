@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.clock import SystemClock
@@ -21,6 +22,37 @@ from gateway.home_lock import claimed
 BEING_OVER = """\
 What was under way when it was made is not taken up: messages that waited then are not answered,
 answers that were owed are not sent, for both have most likely happened since."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgotten:
+    """Who was forgotten since the backup was made, and is in it."""
+
+    people: tuple[str, ...] | None
+    """None: the database of today can not be read."""
+    stay: bool
+    """They are not forgotten again."""
+
+    def lines(self) -> list[str]:
+        """For people."""
+        if self.people is None:
+            return [
+                "Who was forgotten since it was made can not be told, for what it replaces can not"
+                " be read; `posthouse forget PLATFORM:ID` forgets them again."
+            ]
+        if not self.people:
+            return []
+        named = ", ".join(plain(one, 80) for one in self.people)
+        what = f"Forgotten since it was made, and in it: {named}."
+        if not self.stay:
+            return [
+                f"{what} The next start forgets them again, before it takes any message"
+                " (--with-forgotten: they come back)."
+            ]
+        return [
+            f"{what} They come back. To forget them again:",
+            *(f"  posthouse forget {plain(one, 80)}" for one in self.people),
+        ]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,14 +75,20 @@ def _run(home: Home, arguments: argparse.Namespace) -> int:
     pending = planned_source(home.path)
     if pending is None or not _is_at(pending, source):
         chosen = choose(source, tools)
+        back = _Forgotten(
+            tools.would_come_back(chosen.database, home.database) if home.database.exists() else (),
+            stay=arguments.with_forgotten,
+        )
         if not arguments.yes:
-            _ask(home, chosen)
+            _ask(home, chosen, back)
     try:
         with claimed(home.path, home.lock):
             if pending is not None and _is_at(pending, source):
                 out(f"the restore of {plain(str(pending))} that was cut off is finished")
                 return exits.OK
-            out(_told(chosen, restore(home, chosen, tools, SystemClock().now())))
+            now, again = SystemClock().now(), not arguments.with_forgotten
+            done = restore(home, chosen, tools, now, forget_again=again)
+            out(_told(chosen, done, back))
     except HomeInUse as exc:
         raise HomeInUse(
             f"{exc}. A restore needs it stopped: `systemctl stop posthouse` (or end `posthouse "
@@ -74,13 +112,14 @@ def _refuse_in_home(home: Home, source: Path) -> None:
     raise PosthouseError(f"{plain(str(source))} is part of the home itself, and no backup")
 
 
-def _ask(home: Home, chosen: Chosen) -> None:
+def _ask(home: Home, chosen: Chosen, back: _Forgotten) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise PosthouseError(
             f"this would put {plain(str(chosen.path))} in the place of what {home.path} holds; "
             "say --yes to do it without being asked"
         )
-    sys.stderr.write(f"{_described(chosen)}\nThe gateway must be stopped. Put it back? [y/N] ")
+    described = "\n".join([_described(chosen), *back.lines()])
+    sys.stderr.write(f"{described}\nThe gateway must be stopped. Put it back? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise PosthouseError("nothing was changed")
@@ -97,8 +136,8 @@ def _described(chosen: Chosen) -> str:
     return "\n".join(lines)
 
 
-def _told(chosen: Chosen, done: Restored) -> str:
-    lines = [_described(chosen), f"put back: {', '.join(done.items)}", BEING_OVER]
+def _told(chosen: Chosen, done: Restored, back: _Forgotten) -> str:
+    lines = [_described(chosen), f"put back: {', '.join(done.items)}", BEING_OVER, *back.lines()]
     if any(done.aside.iterdir()):
         lines.append(
             f"What was there is in {done.aside}; `posthouse restore {done.aside}` takes this back. "

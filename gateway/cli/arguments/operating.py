@@ -46,6 +46,11 @@ def _backups(line: CommandLine) -> None:
         "default: the home's own",
     )
     restore.add_argument("--yes", action="store_true", help="do not ask")
+    restore.add_argument(
+        "--with-forgotten",
+        action="store_true",
+        help="bring back also whoever was forgotten since; else they are forgotten again",
+    )
 
 
 def _service(line: CommandLine) -> None:

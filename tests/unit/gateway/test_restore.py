@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,12 @@ from gateway.backups.choosing import choose
 from gateway.backups.shelf import MANIFEST, folder_of, kept, within
 from gateway.cli.main import main
 from gateway.config.environment import Home
+from gateway.forgetting.desk import ForgettingDesk
 from gateway.home_lock import claimed
+from gateway.wiring.forgetting import leavings_of
+from gateway.wiring.kept_files import kept_files
 from storage.sqlite import open_store
-from tests.contract.store_suite import said, talk
+from tests.contract.store_suite import OWNER, said, talk
 from tests.fakes.store_invariants import check_invariants
 from tests.unit.gateway.backup_rig import NOW, TOOLS, filled, made, new_home, put_back, words_in
 
@@ -306,3 +310,85 @@ def test_a_home_behind_a_link(
     (aside,) = (tmp_path / "link").glob("replaced-*")
     assert cli("restore", str(aside), "--yes") == 0
     assert words_in(home.database) == ["swordfish", "herring"]
+
+
+# --- whoever was forgotten since ------------------------------------------------------------------
+
+
+async def forgotten_in(home: Home, owner: str, *, finished: bool = True) -> None:
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    await store.begin_forgetting(owner)
+    await store.erase(owner)
+    if finished:
+        await store.finish_forgetting(owner)
+    await store.close()
+
+
+async def erased_at_the_next_start(home: Home) -> list[str]:
+    store = await open_store(home.database, clock=SystemClock(), ids=RandomIds())
+    desk = ForgettingDesk(
+        store, leavings_of(home, store, kept_files(home, store)), SystemClock(), lambda: UTC
+    )
+    wishes = [request.owner for request in await store.forgetting()]
+    await desk.resume()
+    assert await desk.idle(20)
+    assert await store.forgetting() == []
+    await store.close()
+    return wishes
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_whoever_was_forgotten_since_is_forgotten_again(
+    here: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], finished: bool
+) -> None:
+    """They came back without a word of it."""
+    asyncio.run(filled(here))
+    assert cli("backup", str(tmp_path / "b")) == 0
+    asyncio.run(forgotten_in(here, OWNER, finished=finished))
+    assert cli("restore", str(tmp_path / "b"), "--yes") == 0
+    said = capsys.readouterr().out
+    assert f"Forgotten since it was made, and in it: {OWNER}" in said
+    assert "The next start forgets them again" in said
+    assert words_in(here.database) == ["swordfish"]
+    assert asyncio.run(erased_at_the_next_start(here)) == [OWNER]
+    assert "swordfish" not in words_in(here.database)
+    check_invariants(here.database)
+    # A backup of now knows it, and so does the store that was put back.
+    assert cli("backup", str(tmp_path / "c")) == 0
+    assert cli("restore", str(tmp_path / "c"), "--yes") == 0
+    assert "Forgotten" not in capsys.readouterr().out
+    assert cli("restore", str(tmp_path / "b"), "--yes") == 0
+    assert "Forgotten since" in capsys.readouterr().out
+
+
+def test_they_come_back_if_that_is_what_is_wanted(
+    here: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(filled(here))
+    assert cli("backup", str(tmp_path / "b.db")) == 0
+    asyncio.run(forgotten_in(here, OWNER))
+    assert cli("restore", str(tmp_path / "b.db"), "--yes", "--with-forgotten") == 0
+    assert f"  posthouse forget {OWNER}" in capsys.readouterr().out
+    assert asyncio.run(erased_at_the_next_start(here)) == []
+    assert words_in(here.database) == ["swordfish"]
+
+
+def test_whom_a_backup_does_not_hold_is_not_named(
+    here: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(filled(here))
+    assert cli("backup", str(tmp_path / "b")) == 0
+    asyncio.run(forgotten_in(here, "telegram:404"))
+    assert cli("restore", str(tmp_path / "b"), "--yes") == 0
+    assert "Forgotten" not in capsys.readouterr().out
+
+
+def test_where_nobody_can_tell_it_is_said(
+    here: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(filled(here))
+    assert cli("backup", str(tmp_path / "b")) == 0
+    here.database.write_bytes(b"garbage " * 1000)
+    assert cli("restore", str(tmp_path / "b"), "--yes") == 0
+    assert "can not be told" in capsys.readouterr().out
+    assert words_in(here.database) == ["swordfish"]

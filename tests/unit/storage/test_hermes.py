@@ -174,7 +174,7 @@ async def test_a_database_of_our_own_is_refused_with_the_way_to_go(tmp_path: Pat
     path = tmp_path / "state.db"
     store = await open_store(path, clock=FakeClock(), ids=SequentialIds())
     await talk(store, said("swordfish"))
-    with pytest.raises(ImportRefused, match="posthouse restore.*sessions export"):
+    with pytest.raises(ImportRefused, match=r"posthouse restore.*sessions export"):
         read_portables(path)
     await store.close()
     with pytest.raises(ImportRefused, match="posthouse's own"):
