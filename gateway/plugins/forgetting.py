@@ -10,6 +10,7 @@ from agent.errors import EngineError
 from agent.forgetting import Answer, ClearedConversation, PluginAnswer
 from agent.keywords import accepted
 from gateway.plugins.engines import EngineSource
+from gateway.plugins.names import BUILT_IN_ENGINE
 from gateway.plugins.providers import ProviderSource
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,10 @@ class PluginForgetting:
     async def forget_sessions(
         self, conversations: Sequence[ClearedConversation]
     ) -> list[PluginAnswer]:
-        """The same for conversations that retention has deleted. Never raises."""
+        """The same for conversations that retention has deleted. Never raises.
+
+        One that is configured and did not load may keep them, and has not erased them.
+        """
         if self._put_aside is not None:
             await self._put_aside([one.id for one in conversations], ())
         sessions = [each for one in conversations for each in one.session_ids]
@@ -72,7 +76,12 @@ class PluginForgetting:
             call = instance.on_forget_sessions
             return call(sessions, **accepted(call, {"hermes_home": self._hermes_home}))
 
-        return await self._asked(ask, FORGET_SESSIONS, "erase old conversations")
+        absent = [
+            PluginAnswer(each.name, Answer.FAILED)
+            for each in self._sources
+            if not each.works and each.name not in ("", BUILT_IN_ENGINE)
+        ]
+        return [*await self._asked(ask, FORGET_SESSIONS, "erase old conversations"), *absent]
 
     async def _asked(
         self, ask: Callable[[Any], object], method: str, what: str

@@ -17,6 +17,7 @@ from gateway.plugins.discovery import in_folders
 from gateway.plugins.engines import EngineSource
 from gateway.plugins.forgetting import FORGET_SECONDS, PluginForgetting
 from gateway.plugins.manager import PluginManager, PluginRecord, PluginState
+from gateway.plugins.names import BUILT_IN_ENGINE
 from gateway.plugins.providers import ProviderSource
 from tests.fakes.clock import FakeClock
 from tests.fakes.plugins import write_plugin
@@ -133,3 +134,24 @@ async def test_what_is_at_work_there_ends_first(tmp_path: Path) -> None:
     Forgetful.asked.clear()
     await forgetting.forget_sessions(OLD)
     assert order == [(["a", "b"], (), [])]
+
+
+async def test_one_that_is_configured_and_not_there_today_is_asked_about_old_ones_again() -> None:
+    """It did not load tonight: what it keeps of them was struck out, and stayed for ever."""
+    manager, clock = PluginManager([]), FakeClock()
+    forgetting = PluginForgetting(
+        EngineSource("recording", manager, clock), ProviderSource("mine", manager, clock), "/home"
+    )
+    assert await ask(forgetting) == []
+    assert await forgetting.forget_sessions(OLD) == [
+        PluginAnswer("recording", Answer.FAILED),
+        PluginAnswer("mine", Answer.FAILED),
+    ]
+
+
+async def test_where_none_is_configured_nobody_is_asked() -> None:
+    manager, clock = PluginManager([]), FakeClock()
+    forgetting = PluginForgetting(
+        EngineSource(BUILT_IN_ENGINE, manager, clock), ProviderSource(None, manager, clock), "/home"
+    )
+    assert await forgetting.forget_sessions(OLD) == []
