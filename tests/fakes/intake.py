@@ -96,14 +96,14 @@ class RecordingIntake:
     def texts(self) -> list[str]:
         return [message.text for message in self.messages]
 
-    async def until(self, condition: Callable[[], Any], timeout: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], timeout: float = 30.0) -> None:
         """Wait until something that happened here makes it true."""
         async with asyncio.timeout(timeout):
             while not condition():
                 self._news.clear()
                 await self._news.wait()
 
-    async def wait_messages(self, count: int, timeout: float = 10.0) -> list[InboundMessage]:
+    async def wait_messages(self, count: int, timeout: float = 30.0) -> list[InboundMessage]:
         await self.until(lambda: len(self.messages) >= count, timeout)
         return self.messages
 
@@ -133,14 +133,14 @@ class Reports:
     def states(self) -> list[PlatformState]:
         return [state for state, _ in self.all]
 
-    async def wait_count(self, count: int, timeout: float = 10.0) -> None:
+    async def wait_count(self, count: int, timeout: float = 30.0) -> None:
         """Until so many were made."""
         async with asyncio.timeout(timeout):
             while len(self.all) < count:
                 self._news.clear()
                 await self._news.wait()
 
-    async def wait(self, state: PlatformState, timeout: float = 10.0) -> str:
+    async def wait(self, state: PlatformState, timeout: float = 30.0) -> str:
         """Until this is the newest state; its reason."""
         async with asyncio.timeout(timeout):
             while not self.all or self.all[-1][0] is not state:

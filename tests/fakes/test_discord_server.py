@@ -950,7 +950,7 @@ def intents() -> discord.Intents:
     return chosen
 
 
-async def until(condition: Callable[[], Any], timeout: float = 5.0) -> None:
+async def until(condition: Callable[[], Any], timeout: float = 30.0) -> None:
     """Wait for something in the client, which has nothing to wait on."""
     async with asyncio.timeout(timeout):
         while not condition():  # noqa: ASYNC110

@@ -273,7 +273,7 @@ async def test_the_network_is_down_at_boot(server: TelegramServer) -> None:
     async with Watched(platform_at(server.port), clock=HurriedClock()) as watched:
         await watched.be(PlatformState.RETRYING)
         assert "is the network up?" in watched.reason
-        await asyncio.wait_for(watched.supervisor.wait_settled(), 1)
+        await asyncio.wait_for(watched.supervisor.wait_settled(), 30)
         await server.resume()
         server.private_text("sent while it was down")
         took = await watched.be(PlatformState.RUNNING)
@@ -332,7 +332,7 @@ async def test_a_token_that_is_revoked_and_one_that_was_never_right(
         await watched.be(PlatformState.FAILED_CONFIG)
         assert "TELEGRAM_BOT_TOKEN" in watched.reason
         assert watched.supervisor.hopeless
-        await asyncio.wait_for(watched.task, 5)
+        await asyncio.wait_for(watched.task, 30)
     async with Watched(platform_at(server.port, token="1:never-right")) as watched:
         await watched.be(PlatformState.FAILED_CONFIG)
         calls = len(server.calls)

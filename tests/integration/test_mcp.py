@@ -68,7 +68,7 @@ def command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-async def gone(pid: int, seconds: float = 5.0) -> None:
+async def gone(pid: int, seconds: float = 30.0) -> None:
     until = time.monotonic() + seconds
     while runs(pid):
         assert time.monotonic() < until, f"{pid} still runs"
@@ -116,11 +116,11 @@ async def test_a_real_server(server: ServerSettings, legacy: bool) -> None:
         assert not offers["write"].read_only
         assert set(offers["add"].schema.parameters["properties"]) == {"a", "b"}
 
-        assert text(await connection.call("add", {"a": 2, "b": 3}, 5)) == "5"
-        (picture,) = (await connection.call("picture", {}, 5)).pieces
+        assert text(await connection.call("add", {"a": 2, "b": 3}, 30)) == "5"
+        (picture,) = (await connection.call("picture", {}, 30)).pieces
         assert isinstance(picture, DataPiece)
         assert picture.data.startswith(b"\x89PNG")
-        broken = await connection.call("broken", {}, 5)
+        broken = await connection.call("broken", {}, 30)
         assert broken.is_error
         huge = text(await connection.call("huge", {}, 20))
         assert huge == "x" * 400_000 + "\n[300,000 more characters are left out]"
@@ -143,7 +143,7 @@ async def test_a_real_server(server: ServerSettings, legacy: bool) -> None:
             assert said.count("'slow'") == 2, said
 
         assert not connection.changed.is_set()
-        await connection.call("grows", {}, 5)
+        await connection.call("grows", {}, 30)
         async with asyncio.timeout(20):
             await connection.changed.wait()
         assert "more" in {offer.tool for offer in (await connection.listing()).offers}
@@ -159,14 +159,14 @@ async def test_a_program_gets_its_environment_and_its_folder_and_nothing_of_ours
         {"PATH": os.environ["PATH"], "DEMO_TOKEN": "of the demo", "PYTHONPATH": str(ROOT)},
     )
     async with connect(ServerSettings("demo", way)) as connection:
-        said = text(await connection.call("told", {}, 5))
+        said = text(await connection.call("told", {}, 30))
     assert said.startswith(f"of the demo False {tmp_path}")
 
 
 async def test_one_that_dies_in_a_call_is_lost_and_it_is_said() -> None:
     async with connect(program("mcp_nasty", "dies")) as connection:
         with pytest.raises(ServerFailed, match="the connection to it broke"):
-            await connection.call("go", {}, 5)
+            await connection.call("go", {}, 30)
         async with asyncio.timeout(20):
             await connection.lost.wait()
         assert connection.reason == "it ended with exit code 7: it hurts"
@@ -191,7 +191,7 @@ async def test_one_that_ends_in_a_call_over_http_is_lost() -> None:
             with pytest.raises(ServerFailed, match="the connection to it broke"):
                 await call
             with pytest.raises(ServerFailed, match="the connection to it broke"):
-                await connection.call("add", {"a": 1, "b": 2}, 5)
+                await connection.call("add", {"a": 1, "b": 2}, 30)
             with pytest.raises(ServerFailed):
                 await staying
 
@@ -252,7 +252,7 @@ async def test_a_program_dies_with_whoever_is_killed() -> None:
     )
     assert process.stdout is not None
     child = int(await process.stdout.readline())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while "launcher" in command_line(child):  # noqa: ASYNC110 - until it is the other program
             await asyncio.sleep(0.01)
     process.kill()
@@ -311,7 +311,7 @@ async def test_what_is_no_server_elsewhere_is_said_and_bounded(kind: str, why: s
     port = runner.addresses[0][1]
     way = HttpWay(f"http://127.0.0.1:{port}/mcp", {"Authorization": "Bearer t"})
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with pytest.raises(ServerFailed) as failed:
                 async with connect(ServerSettings("far", way)):
                     pass
@@ -370,8 +370,8 @@ NASTY = {
 async def test_a_nasty_server_harms_nobody(mode: str) -> None:
     async with connect(program("mcp_nasty", mode)) as connection:
         await connection.listing()
-        assert text(await connection.call("go", {}, 5)) == NASTY[mode]
-        assert text(await connection.call("go", {}, 5)) == NASTY[mode]
+        assert text(await connection.call("go", {}, 30)) == NASTY[mode]
+        assert text(await connection.call("go", {}, 30)) == NASTY[mode]
         assert not connection.lost.is_set()
 
 
@@ -384,7 +384,7 @@ async def test_one_that_says_too_much_in_one_line_is_left() -> None:
 
 async def test_an_answer_of_very_many_parts_holds_nobody_up() -> None:
     async with connect(program("mcp_nasty", "many-parts")) as connection:
-        answer = await connection.call("go", {}, 5)
+        answer = await connection.call("go", {}, 30)
         assert len(answer.pieces) == 201
         assert text(answer).endswith("fine [99,800 more parts are left out]")
 
@@ -392,7 +392,7 @@ async def test_an_answer_of_very_many_parts_holds_nobody_up() -> None:
 async def test_an_answer_that_is_none() -> None:
     async with connect(program("mcp_nasty", "no-result")) as connection:
         with pytest.raises(ServerFailed, match="not the protocol"):
-            await connection.call("go", {}, 5)
+            await connection.call("go", {}, 30)
 
 
 async def test_others_run_while_a_server_floods() -> None:
@@ -433,21 +433,21 @@ async def test_one_that_does_not_bear_the_newer_beginning_is_reached_by_the_olde
         async with connect(program("mcp_nasty", "touchy")):
             pass
     async with connect(program("mcp_nasty", "touchy"), legacy=True) as connection:
-        assert text(await connection.call("go", {}, 5)) == "fine"
+        assert text(await connection.call("go", {}, 30)) == "fine"
 
 
 async def test_a_stop_does_not_wait_for_one_that_says_nothing() -> None:
     reaching = asyncio.ensure_future(connect(program("mcp_nasty", "mute")).__aenter__())
     await asyncio.sleep(0.3)
     reaching.cancel()
-    done, _ = await asyncio.wait({reaching}, timeout=5)
+    done, _ = await asyncio.wait({reaching}, timeout=30)
     assert done
 
 
 async def test_nothing_of_it_stays_not_even_what_left_its_group(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     async with connect(program("mcp_nasty", "stays", str(note))) as connection:
-        await connection.call("go", {}, 5)
+        await connection.call("go", {}, 30)
     for pid in note.read_text().split():
         await gone(int(pid))
 
@@ -466,7 +466,7 @@ async def test_what_can_not_be_started_is_for_the_operator(tmp_path: Path) -> No
 async def test_an_unknown_tool_is_refused_in_the_servers_words() -> None:
     async with connect(program("mcp_server")) as connection:
         try:
-            said = text(await connection.call("nope", {}, 5))
+            said = text(await connection.call("nope", {}, 30))
         except Refused as exc:
             said = str(exc)
         assert "nope" in said
@@ -475,6 +475,6 @@ async def test_an_unknown_tool_is_refused_in_the_servers_words() -> None:
 async def test_its_words_are_no_information_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with connect(program("mcp_server")) as connection:
-        await connection.call("broken", {}, 5)
+        await connection.call("broken", {}, 30)
     assert "words on standard error" not in caplog.text
     assert [r for r in caplog.records if r.name.startswith(("mcp", "client"))] == []

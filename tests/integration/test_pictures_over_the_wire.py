@@ -220,7 +220,7 @@ async def test_a_stop_during_a_slow_download_is_obeyed(tmp_path: Path) -> None:
             await chat.send("look", {"a.png": png()})
             await loading.wait()
             await chat.send("/stop")
-            await chat.platform.wait_for(1, 5)
+            await chat.platform.wait_for(1)
             assert chat.platform.texts()[0] == texts.STOPPED
             body = await chat.ask("what did I send?")
             assert texts.FILE_NOT_WAITED_FOR in words(body)

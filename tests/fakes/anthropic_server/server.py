@@ -219,13 +219,13 @@ class AnthropicServer:
         self._script.clear()
         self.engine.cache.clear()
 
-    async def wait_for(self, count: int, timeout: float = 10.0) -> bool:
+    async def wait_for(self, count: int, timeout: float = 30.0) -> bool:
         """Whether `count` requests in all have arrived in time."""
         return await self.records.wait_until(
             lambda: self.records.counts["requests"] >= count, timeout
         )
 
-    async def wait_idle(self, timeout: float = 10.0) -> bool:
+    async def wait_idle(self, timeout: float = 30.0) -> bool:
         """Whether nothing was in flight any more in time."""
         return await self.records.wait_until(lambda: self.records.in_flight == 0, timeout)
 

@@ -588,7 +588,7 @@ class DiscordServer:
     def _changed(self) -> None:
         self._changed_event.set()
 
-    async def wait_for(self, condition: Callable[[], Any], timeout: float = 5.0) -> Any:
+    async def wait_for(self, condition: Callable[[], Any], timeout: float = 30.0) -> Any:
         """Wait until the condition holds; looked at whenever something happens here."""
         async with asyncio.timeout(timeout):
             while not (result := condition()):
@@ -597,7 +597,7 @@ class DiscordServer:
             return result
 
     async def wait_sent(
-        self, count: int = 1, *, channel: ChannelLike | None = None, timeout: float = 5.0
+        self, count: int = 1, *, channel: ChannelLike | None = None, timeout: float = 30.0
     ) -> list[SentMessage]:
         """Wait until the bot has made this many messages (in the channel)."""
 
@@ -608,7 +608,7 @@ class DiscordServer:
         result: list[SentMessage] = await self.wait_for(enough, timeout)
         return result
 
-    async def wait_connected(self, connected: bool = True, *, timeout: float = 10.0) -> None:
+    async def wait_connected(self, connected: bool = True, *, timeout: float = 30.0) -> None:
         await self.wait_for(lambda: self.connected is connected, timeout)
 
 

@@ -145,7 +145,7 @@ class RemoteTelegram:
         count: int = 1,
         chat_id: int | None = None,
         contains: str = "",
-        timeout: float = 5.0,
+        timeout: float = 30.0,
     ) -> list[Json]:
         """Wait for accepted messages; returns those of the chat."""
         query = _query(sent=count, chat_id=chat_id, contains=contains, timeout=timeout)
@@ -153,11 +153,11 @@ class RemoteTelegram:
         found = await self.sent(chat_id)
         return [message for message in found if contains in message["text"]]
 
-    async def wait_polling(self, timeout: float = 5.0) -> None:
+    async def wait_polling(self, timeout: float = 30.0) -> None:
         """Wait until the daemon polls."""
         await self._ask("GET", "wait", params=_query(polling=1, timeout=timeout))
 
-    async def wait_confirmed(self, update_id: int, timeout: float = 5.0) -> None:
+    async def wait_confirmed(self, update_id: int, timeout: float = 30.0) -> None:
         """Wait until an offset has confirmed this update."""
         await self._ask("GET", "wait", params=_query(confirmed=update_id, timeout=timeout))
 

@@ -198,7 +198,7 @@ class TelegramServer(Inbound):
 
     # --- waiting
 
-    async def until(self, condition: Callable[[], object], timeout: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], object], timeout: float = 30.0) -> None:
         """Wait for something to become true; it is looked at after every event here."""
         try:
             async with asyncio.timeout(timeout):
@@ -209,7 +209,7 @@ class TelegramServer(Inbound):
             raise AssertionError(f"not seen within {timeout} s; last calls {last}") from None
 
     async def wait_sent(
-        self, count: int = 1, chat_id: int | None = None, timeout: float = 5.0
+        self, count: int = 1, chat_id: int | None = None, timeout: float = 30.0
     ) -> list[SentMessage]:
         """Wait until that many messages were accepted (in one chat or in all)."""
 
@@ -219,13 +219,13 @@ class TelegramServer(Inbound):
         await self.until(lambda: len(found()) >= count, timeout)
         return found()
 
-    async def wait_confirmed(self, update_id: int, timeout: float = 5.0) -> None:
+    async def wait_confirmed(self, update_id: int, timeout: float = 30.0) -> None:
         """Wait until an offset (or a webhook answer) has confirmed this update."""
         await self.until(
             lambda: all(item["update_id"] != update_id for item in self.updates.pending), timeout
         )
 
-    async def wait_polling(self, timeout: float = 5.0) -> None:
+    async def wait_polling(self, timeout: float = 30.0) -> None:
         """Wait until a long poll stands."""
         await self.until(lambda: self.updates.polling, timeout)
 

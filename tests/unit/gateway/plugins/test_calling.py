@@ -28,7 +28,7 @@ def callee(what: str = "hook x", most: int = 1) -> Callee:
 
 
 async def until(it_is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             if it_is_so():
                 return
