@@ -115,6 +115,7 @@ def _check(
 ) -> None:
     # Inside, so that `schema` stays instant.
     from gateway.intake.who_may_talk import in_words, warnings_of  # noqa: PLC0415
+    from gateway.wiring.job_doubts import placed  # noqa: PLC0415
     from gateway.wiring.models import check_model, is_offline  # noqa: PLC0415
     from gateway.wiring.platforms import build_policies, enabled_platforms  # noqa: PLC0415
     from gateway.wiring.surroundings import Surroundings  # noqa: PLC0415
@@ -139,6 +140,7 @@ def _check(
         *unguarded(config, around.env, path, home),
         *_about_plugins(config, around),
         *_about_mcp(config, around),
+        *placed(loaded, secrets, around.env),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(
             f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "

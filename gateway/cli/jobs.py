@@ -70,8 +70,10 @@ def _alone(home: Home, config: Config, request: Mapping[str, Any]) -> dict[str, 
 
 def _listing(answer: Mapping[str, Any], *, all_of_them: bool) -> str:
     jobs = answer["jobs"]
+    remarks = [f"in config.yaml, {plain(line, 300)}" for line in answer.get("remarks", ())]
     if not jobs:
-        return "there are no jobs" + ("" if all_of_them else "; --all shows those that are over")
+        none = "there are no jobs" + ("" if all_of_them else "; --all shows those that are over")
+        return "\n".join([none, *remarks])
     rows = [
         (
             plain(job["id"]),
@@ -83,7 +85,8 @@ def _listing(answer: Mapping[str, Any], *, all_of_them: bool) -> str:
         )
         for job in jobs
     ]
-    return table(("ID", "WHAT", "WHEN", "NEXT RUN", "LAST RUN", "OWNER"), rows)
+    listed = table(("ID", "WHAT", "WHEN", "NEXT RUN", "LAST RUN", "OWNER"), rows)
+    return "\n".join([listed, *([""] if remarks else []), *remarks])
 
 
 def _how(last: Mapping[str, Any] | None) -> str:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from gateway.config.environment import (
     environment,
     find_home,
 )
+from gateway.config.loading import Loaded
 from gateway.config.models import Config
 from gateway.config.reading import Reading, Source
 from gateway.control import connect, read_line, send_line, socket_path
@@ -85,7 +86,7 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
                 _say(INTRO.format(version=__version__, home=home.path, rest=", not the gateway"))
             return asyncio.run(_attach(socket))
     refuse_as_root(home, arguments.command)
-    source = Source(home, dict(env), arguments.config)
+    source = Source(home, dict(env), arguments.config, _doubts)
     reading = source.reading(source.text())
     config, secrets = reading.config, reading.secrets
     console = chat or _console_wanted(config, secrets, env)
@@ -115,6 +116,14 @@ def serve(arguments: argparse.Namespace, *, decorate_store: StoreDecorator | Non
             if arguments.is_process:
                 leave_soon(code)  # the runner's end waits for names that are still looked up
             return code
+
+
+def _doubts(loaded: Loaded, secrets: Secrets, env: Mapping[str, str]) -> Sequence[str]:
+    if not loaded.config.jobs:
+        return ()
+    from gateway.wiring.job_doubts import placed  # noqa: PLC0415 - only where there are some
+
+    return placed(loaded, secrets, env)
 
 
 def _tidy_output(config: Config) -> AbstractContextManager[object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from gateway.config.environment import (
     unguarded,
     values_to_hide,
 )
-from gateway.config.loading import parse, read_text
+from gateway.config.loading import Loaded, parse, read_text
 from gateway.config.models import Config
 
 
@@ -61,6 +61,10 @@ class Reading:
     """What must not appear in a log."""
 
 
+def _none(loaded: Loaded, secrets: Secrets, env: Mapping[str, str]) -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the configuration comes from; reads it as often as it is asked, and blocks."""
@@ -70,6 +74,8 @@ class Source:
     """As it was at the start: what plugins must not see is taken out of the process's own."""
     option: str | None = None
     """``--config``."""
+    doubts: Callable[[Loaded, Secrets, Mapping[str, str]], Sequence[str]] = _none
+    """What else there is to be warned of: by those who know more than the configuration."""
 
     def text(self) -> FileText:
         """The file as it is now.
@@ -88,7 +94,8 @@ class Source:
         """
         loaded = parse(file.text, file.name, self.env)
         secrets = read_secrets(self.env, self.home.secrets)
-        warnings = *loaded.notes, *unguarded(loaded.config, self.env, file.path)
+        doubts = self.doubts(loaded, secrets, self.env)
+        warnings = *loaded.notes, *unguarded(loaded.config, self.env, file.path), *doubts
         return Reading(
             loaded.config,
             loaded.sections,

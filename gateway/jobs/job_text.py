@@ -10,8 +10,11 @@ from agent.jobs.nouns import Job
 LATE_SECONDS = 300.0
 """From here on it is said that a job is late."""
 NOT_ALLOWED = "whoever set it up may not use this bot here any more"
+NOT_ALLOWED_BY_FILE = "whom it stands for in config.yaml may not use this bot here"
 PLATFORM_OFF = "its platform is switched off"
 CHAT_FORSAKEN = "its chat has taken nothing of this bot for a day: it is blocked, or gone"
+FOR_GOOD = (NOT_ALLOWED, NOT_ALLOWED_BY_FILE, CHAT_FORSAKEN)
+"""Reasons that do not pass by themselves: such a job is paused."""
 OTHER_BOT = "the bot that it was set with is not the one that runs now"
 RIGHTS_UNKNOWN = "it could not be asked whether whoever set it up may still use this bot here"
 WAS_DOWN = "I was not running then"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from agent.errors import PosthouseError
@@ -12,6 +12,7 @@ from agent.jobs.ports import JobStore
 from agent.jobs.words import telling
 from gateway.control import send_line
 from gateway.jobs.desk import JobDesk
+from gateway.jobs.doubts import Doubt
 
 Answer = dict[str, Any]
 """JSON: what was asked for, or ``{"error": …}`` in words."""
@@ -27,9 +28,17 @@ _NOT_HERE: Mapping[Origin, str] = {
 class JobOffice:
     """Answers requests ``{"action": "list" | "pause" | "resume" | "cancel" | "runs", …}``."""
 
-    def __init__(self, desk: JobDesk, store: JobStore) -> None:
+    def __init__(
+        self,
+        desk: JobDesk,
+        store: JobStore,
+        *,
+        doubts: Callable[[], Sequence[Doubt]] = list,
+    ) -> None:
+        """``doubts``: jobs of the configuration in force that can not run; some are not stored."""
         self._desk = desk
         self._store = store
+        self._doubts = doubts
 
     async def serve(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -42,7 +51,10 @@ class JobOffice:
         try:
             match request:
                 case {"action": "list", "all": bool(over)}:
-                    return {"jobs": [self._shown(view) for view in await self._views(over)]}
+                    return {
+                        "jobs": [self._shown(view) for view in await self._views(over)],
+                        "remarks": [f"{doubt.name}: {doubt.text}" for doubt in self._doubts()],
+                    }
                 case {"action": "runs", "id": str(job_id)}:
                     job = (await self._one(job_id)).job
                     runs = await self._store.job_runs(job.id, limit=MOST_RUNS)

@@ -66,7 +66,9 @@ class Rights:
         if verdict.ground is Ground.ROLE:
             roles = await self._roles(job.place.address, asked.sender_id)
             verdict = self._gate.decide(replace(asked, sender_role_ids=roles))
-        return "" if verdict.allowed else job_text.NOT_ALLOWED
+        if verdict.allowed:
+            return ""
+        return job_text.NOT_ALLOWED_BY_FILE if job.origin == "config" else job_text.NOT_ALLOWED
 
     async def is_heard(self, job: Job, now: float) -> bool:
         """Is there anybody at its place who may use the bot?

@@ -169,7 +169,7 @@ class JobRunner:
             if fired is None:
                 return
             await self._hand_over(fired)
-            if why in (job_text.NOT_ALLOWED, job_text.CHAT_FORSAKEN):
+            if why in job_text.FOR_GOOD:
                 await self._pause(fired.job, why)
         except StoreError:
             raise

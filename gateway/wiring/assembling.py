@@ -38,6 +38,7 @@ from gateway.wiring.answering import build_answering, build_background, build_bo
 from gateway.wiring.companions import build_companions
 from gateway.wiring.forgetting import build_desk, leavings_of
 from gateway.wiring.ground import Ground
+from gateway.wiring.job_doubts import found as doubts_about_jobs
 from gateway.wiring.jobs import build_jobs, build_resets
 from gateway.wiring.kept_files import kept_files
 from gateway.wiring.models import build_model, check_model
@@ -243,7 +244,11 @@ def assemble(
                 pairing_on=lambda: pairing_platforms(ground.now),
                 changed=inward.gate.changed,
             ),
-            jobs=JobOffice(answering.jobs, store),
+            jobs=JobOffice(
+                answering.jobs,
+                store,
+                doubts=lambda: doubts_about_jobs(ground.now, around.secrets, around.env),
+            ),
             forgetting=inward.forgetting,
             reloads=reloads,
             restarts=restarts,

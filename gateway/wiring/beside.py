@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from agent.clock import RandomIds, SystemClock
-from gateway.config.environment import Home
+from gateway.config.environment import Home, environment
 from gateway.config.models import Config
 from gateway.intake.pairing_office import PairingOffice
 from gateway.jobs.desk import JobDesk
 from gateway.jobs.office import JobOffice
+from gateway.wiring.job_doubts import found as doubts_about_jobs
 from gateway.wiring.platforms import pairing_platforms
 from storage.archive import SqlArchive
 from storage.sqlite import open_archive, open_store
@@ -55,6 +57,8 @@ async def answer_jobs(home: Home, config: Config, request: Mapping[str, Any]) ->
     store = await open_store(home.database, clock=clock, ids=RandomIds())
     try:
         desk = JobDesk(store, clock, zone=lambda: config.timezone or "UTC")
-        return await JobOffice(desk, store).answer(request)
+        # Which secrets the daemon has is not known here: a service has its own.
+        doubts = partial(doubts_about_jobs, config, None, environment())
+        return await JobOffice(desk, store, doubts=doubts).answer(request)
     finally:
         await store.close()

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agent.errors import PosthouseError, StoreUnavailable
-from agent.jobs.nouns import STILL_AT_WORK, Fired, Firing, Job, Schedule
+from agent.jobs.nouns import STILL_AT_WORK, Action, Fired, Firing, Job, Schedule
 from agent.jobs.schedules import MAX_COUNTED, at_instant
 from agent.ports import Usage
 from agent.sessions import TurnTicket
@@ -428,6 +428,16 @@ async def test_a_role_is_looked_up_when_the_job_is_due(rig: JobRig) -> None:
     await rig.go(HOUR)
     assert await rig.ledger(mine) == [("done", 1)]  # who is listed is not asked about
     assert await rig.ledger(job) == [("done", 1), ("done", 1)]
+
+
+async def test_a_job_of_the_file_that_nobody_may_run_is_not_called_lost(rig: JobRig) -> None:
+    """Whoever wrote the file has set it up, and may use the bot."""
+    await rig.start()
+    job = await rig.jobs.add(place(), HOURLY, Action("text", "tea"), origin="config")
+    rig.shut_out()
+    await rig.go(2 * HOUR)
+    paused = await rig.job(job)
+    assert (paused.state, paused.reason) == ("paused", job_text.NOT_ALLOWED_BY_FILE)
 
 
 @pytest.mark.parametrize("roles", [frozenset({"7"}), frozenset()])
