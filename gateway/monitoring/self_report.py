@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from agent.compaction.micro.progress import MicroSettings
@@ -45,6 +46,10 @@ class PluginFacts(Protocol):
 
     def engine(self) -> str:
         """Which context engine works; "": the built-in one, as configured."""
+        ...
+
+    def engine_threshold(self, window_tokens: int) -> int | None:
+        """From where on it compresses; None: the built-in one works, or it does not say."""
         ...
 
 
@@ -99,8 +104,12 @@ class SelfReport:
         return self._book.window.tokens
 
     def triggers(self) -> Triggers:
-        """As `gateway.commands.contract.Status`."""
-        return self._triggers()
+        """As `gateway.commands.contract.Status`: with the threshold of the engine that works."""
+        known = self._triggers()
+        if self._plugins is None:
+            return known
+        threshold = self._plugins.engine_threshold(known.window_tokens)
+        return known if threshold is None else replace(known, threshold_tokens=threshold)
 
     def cache_ttl(self) -> CacheTtl | None:
         """As `gateway.commands.contract.Status`."""
@@ -147,7 +156,7 @@ class SelfReport:
 
     def _lasting_remarks(self) -> list[str]:
         """Stand-ins, odd numbers, keys without effect."""
-        lines = start_warnings(self._triggers(), self._prefix_tokens())
+        lines = start_warnings(self.triggers(), self._prefix_tokens())
         lines += self._plugins.troubles() if self._plugins is not None else []
         lines += self._tool_servers.troubles() if self._tool_servers is not None else []
         lines += self._native_remarks() + self._retention_remarks()
@@ -191,7 +200,7 @@ class SelfReport:
 
     def details(self) -> dict[str, str]:
         """For ``posthouse status``."""
-        triggers = self._triggers()
+        triggers = self.triggers()
         window = self._book.window
         off = "" if self._config().compression.enabled else " (compression is off)"
         facts = {
@@ -219,13 +228,14 @@ class SelfReport:
 
     def say_at_start(self, policies: Mapping[str, PlatformPolicy]) -> None:
         """Into the log, once."""
-        triggers = self._triggers()
+        triggers = self.triggers()
         log.info(
             "model",
             extra={
                 "model": self._model,
                 "window_tokens": self._book.window.tokens,
                 "window_source": self._window_source(),
+                "context_engine": self.engine() or "built-in",
                 "compression_from_tokens": triggers.effective_tokens,
                 "hygiene_from_tokens": triggers.hygiene_tokens,
                 "prompt_cache": self.cache(),

@@ -14,6 +14,7 @@ from agent.errors import EngineError
 from agent.messages import ToolSchema, clean_text
 from agent.ports import Clock
 from gateway.plugins.collected import Collected, Hook, PluginCommand, PluginTool
+from gateway.plugins.engine_trigger import EngineTrigger
 from gateway.plugins.hook_names import overrides
 from gateway.plugins.making import asked, ended
 from gateway.plugins.manager import PluginManager, PluginRecord
@@ -49,6 +50,7 @@ class EngineSource:
     def __init__(self, name: str, manager: PluginManager, clock: Clock) -> None:
         self.name = name
         self.threads = DaemonThreads(MANY, name="foreign engine")
+        self.trigger = EngineTrigger()
         self._clock = clock
         self._record: PluginRecord | None = None
         self._trouble = ""
@@ -94,6 +96,8 @@ class EngineSource:
             return
         try:
             self._spare = await self._made(record)
+            spare = self._spare.engine
+            await self._on_thread(lambda: self.trigger.look_at(spare), "give its threshold")
             self._schemas = await self._on_thread(lambda: schemas_of_own(record), "give its tools")
         except EngineError as exc:
             self._record = None

@@ -201,6 +201,7 @@ def _host_facts(ground: Ground, model: LanguageModel) -> HostFacts:
         session_db=lambda: SessionDb(home / "state.db"),
         before_boundary=lambda: plugins.facade.refresh(ground.store),
         on_tools=engines.has_tools,
+        on_threshold=engines.trigger.told,
     )
 
 

@@ -80,6 +80,10 @@ class Plugins:
         """Which context engine works, in words; "": the built-in one, as configured."""
         return self.engines.summary()
 
+    def engine_threshold(self, window_tokens: int) -> int | None:
+        """From where on it compresses; None: the built-in one works, or it does not say."""
+        return self.engines.trigger.tokens(window_tokens) if self.engines.works else None
+
     def memory(self) -> str:
         """Which memory provider works, in words; "": none is asked for."""
         return self.providers.summary()

@@ -51,7 +51,14 @@ async def test_many_compressions_a_restart_and_the_fact_of_the_first_message(
     status = daemon.status()
     assert status is not None
     assert "lossless" in str(status["details"])
+    assert status["details"]["compression from"].startswith("6,000 tokens, 75 % of the window")
+    (start,) = [line for line in daemon.log_lines() if line.get("message") == "model"]
+    assert start["compression_from_tokens"] == 6000
+    assert start["context_engine"].startswith("lossless")
     chat = TelegramChat(world)
+    chat.say("/status")
+    (said,) = await answered(chat, "Compression: from 6,000 tokens on, 75 % of the window", daemon)
+    assert "Context engine: lossless" in said
     chat.say(FACT)
     await answered(chat, "reply to: The harbour", daemon)
     await talk_until(world, chat, daemon, 4, "before")

@@ -54,7 +54,7 @@ class EngineHouse:
             model=Model(base_url=base_url, context_length=settings.pop("window", WINDOW)),
             context=Context(engine=engine),
             plugins=Plugins(enabled=settings.pop("enabled", [])),
-            telegram=Telegram(allow_from=["*"]),
+            telegram=Telegram(allow_from=["*"], admins=[11]),
             console=Console(enabled=False),
             **settings,
         )

@@ -39,6 +39,8 @@ class HostFacts:
     """Brings that list up to date, before an engine is told of a session. Never raises."""
     on_tools: Callable[[object], None] = lambda schemas: None
     """Told which tools an instance says that it has. Called on the engine's thread."""
+    on_threshold: Callable[[int, int], None] = lambda window_tokens, threshold_tokens: None
+    """Told from where on an instance compresses that knows its window; 0: it does not say."""
 
 
 class ForeignEngine:
@@ -104,7 +106,7 @@ class ForeignEngine:
             self._update_model(model, self.window_tokens)
 
         await self.host.run(work, "update_model", QUICK_SECONDS)
-        self._told_window = self.window_tokens
+        self._knows(self.window_tokens)
 
     def lower_window(self, limit_tokens: int) -> None:
         """The provider named a smaller window; the engine hears of it before it is used again."""
@@ -122,7 +124,11 @@ class ForeignEngine:
             await self.host.run(
                 lambda: self._update_model(model, wanted), "update_model", QUICK_SECONDS
             )
-            self._told_window = wanted
+            self._knows(wanted)
+
+    def _knows(self, window_tokens: int) -> None:
+        self._told_window = window_tokens
+        self._facts.on_threshold(window_tokens, self.host.threshold_tokens)
 
     def _update_model(self, model: str, window_tokens: int) -> None:
         more = {

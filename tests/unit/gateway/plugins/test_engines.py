@@ -88,6 +88,31 @@ async def test_the_one_that_no_conversation_took_is_ended(tmp_path: Path) -> Non
     assert len(Recording.heard) == 1
 
 
+async def test_from_where_on_it_compresses_is_known_before_a_conversation_has_one(
+    tmp_path: Path,
+) -> None:
+    class Late(Recording):
+        threshold_percent = 0.8
+
+    engines = source(tmp_path, Late())
+    assert engines.trigger.tokens(8000) is None, "nobody has looked yet"
+    await engines.prepare()
+    assert engines.trigger.tokens(8000) == 6400
+    engines.trigger.told(8000, 5000)
+    assert engines.trigger.tokens(8000) == 5000, "what an instance said itself counts"
+    assert engines.trigger.tokens(9000) == 7200
+    assert EngineSource("gone", PluginManager(), FakeClock()).trigger.tokens(8000) is None
+
+
+@pytest.mark.parametrize("share", [None, "a lot", 0, -1, float("nan"), 75, True])
+async def test_a_share_that_is_none_is_not_believed(tmp_path: Path, share: Any) -> None:
+    odd = type("Odd", (Recording,), {"threshold_percent": share})
+    engines = source(tmp_path, odd())
+    await engines.prepare()
+    assert engines.trigger.tokens(8000) is None
+    assert engines.works
+
+
 async def test_one_that_is_missing_says_why(tmp_path: Path) -> None:
     engines = EngineSource("nothing", PluginManager(), FakeClock())
     await engines.prepare()
