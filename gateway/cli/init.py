@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -89,11 +89,15 @@ def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
         out(UNCHANGED)
         return exits.FAILED
     _tell(write_all(ground.home, wishes.secrets, config))
-    ground = survey(environment(), None, offline=True)
+    ground = survey(environment(), None, offline=True, as_service=True)
     _look(ground)
+    waiting = [line for name in ("telegram", "discord") if (line := _without_token(ground, name))]
+    for line in waiting:
+        out(f"\nwarning: {line}")
     if not arguments.yes and _wants_service(talk, ground):
         return _install_service(ground)
-    out(f"\n{_next_step(ground)}")
+    if not waiting or ground.secrets.telegram_bot_token or ground.secrets.discord_bot_token:
+        out(f"\n{_next_step(ground)}")
     return exits.OK
 
 
@@ -190,6 +194,21 @@ def _look(ground: Ground) -> None:
     findings = examine(areas, ground.secrets.values())
     if troubles := [f for f in findings if f.level in ("warning", "problem")]:
         out(f"\n{in_words(troubles)}")
+
+
+def _without_token(ground: Ground, name: Literal["telegram", "discord"]) -> str | None:
+    """What is missing where somebody may talk to a bot that nobody can start; None: nothing."""
+    config, secrets = getattr(ground.config, name), ground.secrets.by_name()
+    variable = f"{name.upper()}_BOT_TOKEN"
+    telegram, discord = ground.config.telegram, ground.config.discord
+    rooms = telegram.allow_chats if name == "telegram" else discord.allow_channels
+    if secrets[variable] or config.enabled is False or not (config.allow_from or rooms):
+        return None
+    return (
+        f"there is no {variable}, so {name.capitalize()} stays off. Say `posthouse init --yes` "
+        f"again with it in the environment, or put it alone into {ground.home.secrets / variable} "
+        "(chmod 600). Then start the gateway"
+    )
 
 
 def _wants_service(talk: Talk, ground: Ground) -> bool:

@@ -15,12 +15,12 @@ from gateway.config.renamed import RENAMED
 HEAD = """\
 # posthouse configuration, written by `posthouse init`. Only what differs from the defaults stands
 # here; config.yaml in the folder of posthouse lists every key. `posthouse config check` finds
-# mistakes, `posthouse doctor` looks at everything. Secrets are not here: they lie in secrets/.
+# mistakes, `posthouse doctor` looks at everything. Secrets belong into secrets/, not here.
 """
 _ABOVE = {
     "model": "Which model answers.",
-    "telegram": "The Telegram bot. Its token is in secrets/TELEGRAM_BOT_TOKEN.",
-    "discord": "The Discord bot. Its token is in secrets/DISCORD_BOT_TOKEN.",
+    "telegram": "The Telegram bot. Its token belongs into secrets/TELEGRAM_BOT_TOKEN.",
+    "discord": "The Discord bot. Its token belongs into secrets/DISCORD_BOT_TOKEN.",
     "timezone": "For times in the chat, reminders and jobs.",
 }
 _BESIDE = {

@@ -255,6 +255,24 @@ async def test_an_admin_who_may_not_talk_is_a_slip(town: Town) -> None:
     assert not town.home.exists()
 
 
+@pytest.mark.parametrize(("name", "user"), [("telegram", "4711"), ("discord", "471100")])
+async def test_an_id_without_a_token_is_told_what_is_missing(
+    town: Town, name: str, user: str
+) -> None:
+    variable = f"{name.upper()}_BOT_TOKEN"
+    done = await town.script("init", "--yes", "--offline", f"--{name}-id", user)
+    assert done.returncode == 0, done.stderr
+    assert f"warning: there is no {variable}, so {name.capitalize()} stays off" in done.stdout
+    assert str(town.home / "secrets" / variable) in done.stdout
+    assert "write to your bot" not in done.stdout
+    assert "Its token is in" not in town.config.read_text()
+    flags = ["--offline", f"--{name}-id", user, "--replace"]
+    done = await town.script("init", "--yes", *flags, **{variable: "1:a-token"})
+    assert done.returncode == 0, done.stderr
+    assert "warning: there is no" not in done.stdout
+    assert "write to your bot" in done.stdout
+
+
 async def test_nothing_to_set_is_a_file_that_says_what_there_is(town: Town) -> None:
     done = await town.script("init", "--yes", "--offline")
     assert done.returncode == 0, done.stderr
