@@ -29,6 +29,7 @@ from gateway.jobs import job_text
 from gateway.jobs.clock_watch import ClockWatch
 from gateway.jobs.deciding import earlier_run, firing_of, refused
 from gateway.jobs.house import House
+from gateway.jobs.readers import Readers
 from gateway.jobs.reporting import facts, report
 from gateway.jobs.rights import Rights, RightsUnknown
 from gateway.lanes.dispatch import Dispatch
@@ -60,6 +61,7 @@ class JobRunner:
         self._store = store
         self._clock = clock
         self._rights = rights
+        self._readers = Readers(delivery)
         self._dispatch = dispatch
         self._delivery = delivery
         self._house = house
@@ -183,7 +185,8 @@ class JobRunner:
         """(why not, what becomes of it); None: it stays due, for as long as it may be late."""
         try:
             why = await self._rights.why_not(job, now)
-            why = why or self._in_vain(job)
+            if not why and not self._readers.has(job):
+                why = job_text.CHAT_FORSAKEN
         except RightsUnknown:
             if (await self._decided(job, now)).run_at is None:
                 return job_text.RIGHTS_UNKNOWN, refused(job, now, job_text.RIGHTS_UNKNOWN)
@@ -192,12 +195,6 @@ class JobRunner:
                 self._unsettled.add(job.id)
             return "", None
         return why, refused(job, now, why) if why else await self._decided(job, now)
-
-    def _in_vain(self, job: Job) -> str:
-        """Why nobody would read what it says, if it comes again and again: it would never end."""
-        if job.schedule.kind == "once" or job.origin == "house":
-            return ""
-        return job_text.CHAT_FORSAKEN if self._delivery.is_forsaken(job.place.address) else ""
 
     async def _decided(self, job: Job, now: float) -> Firing:
         """For one that may run."""
@@ -217,7 +214,7 @@ class JobRunner:
             job.id, "paused", next_run_at=job.next_run_at, reason=why
         )
         if why == job_text.CHAT_FORSAKEN:
-            self._delivery.heard(job.place.address)  # whoever resumes it wants it tried anew
+            self._readers.give_up(job)
         elif paused is not None and await self._rights.is_heard(job, self._clock.now()):
             draft = OutboxDraft(job.place.address, job_text.paused(job, why), "notice")
             self._delivery.hand_over([await self._store.owe(draft)])

@@ -661,6 +661,24 @@ async def test_a_job_in_a_chat_that_blocks_the_bot_for_ever_ends(clock: FakeCloc
     assert rig.platform.texts() == ["tea"]
 
 
+async def test_all_jobs_of_a_chat_that_blocks_the_bot_end_on_the_same_day(clock: FakeClock) -> None:
+    """One was paused a day, for with it all was forgotten that was known of the chat."""
+    rig = JobRig(clock)
+    await rig.start()
+    jobs = [await rig.add(f"tea {n}") for n in range(4)]
+    rig.platform.blocked["111"] = ChatGone("bot was blocked by the user")
+    await rig.go(30 * 3600)
+    assert {(await rig.job(job)).state for job in jobs} == {"paused"}
+    tries = len(rig.platform.calls)
+    # One of them is resumed, and has its day; the others rest.
+    await rig.store.set_job(jobs[0].id, "active", next_run_at=clock.now() + 60)
+    await rig.go(3 * 3600)
+    assert [(await rig.job(job)).state for job in jobs] == ["active", *["paused"] * 3]
+    assert len(rig.platform.calls) > tries
+    await rig.go(30 * 3600)
+    assert (await rig.job(jobs[0])).state == "paused"
+
+
 async def test_a_chat_that_is_closed_for_an_afternoon_pauses_no_job(clock: FakeClock) -> None:
     rig = JobRig(clock)
     await rig.start()
