@@ -26,7 +26,9 @@ class ConversationInfo:
     """Where it lives: where it began, or where it was resumed last."""
     tip_session_id: str
     title: str | None
-    """Of the tip."""
+    """Of the tip, with what its continuations count."""
+    name: str | None
+    """What a person called it (`agent.titles.given_name`)."""
     started_at: float
     last_message_at: float | None
     message_count: int

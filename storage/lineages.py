@@ -16,6 +16,7 @@ from agent.lineages import (
 )
 from agent.messages import Keep, Row
 from agent.sessions import ChangeResult, Session
+from agent.titles import given_name, split_number
 from storage import changes, rows, sessions, turns
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
@@ -182,6 +183,7 @@ def _infos(db: sessions.Reader, where: str, value: str, limit: int) -> list[Conv
             session_key=session_key,
             tip_session_id=tip_id,
             title=title,
+            name=_name(db, conversation_id, title),
             started_at=started_at,
             last_message_at=newest_at,
             message_count=messages,
@@ -192,6 +194,14 @@ def _infos(db: sessions.Reader, where: str, value: str, limit: int) -> list[Conv
         for conversation_id, owner, session_key, tip_id, title, started_at, newest_at, messages,
         segments, routed in found
     ]  # fmt: skip
+
+
+def _name(db: sessions.Reader, conversation_id: str, title: str | None) -> str | None:
+    """The title without a number that only continuations have given it."""
+    if title is None or split_number(title) == (title, 1):
+        return title
+    query = "SELECT title FROM sessions WHERE conversation_id = ? ORDER BY serial"
+    return given_name(row[0] for row in db.execute(query, (conversation_id,)))
 
 
 def openings(db: sessions.Reader, conversation_ids: tuple[str, ...]) -> dict[str, str]:

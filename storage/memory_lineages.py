@@ -10,6 +10,7 @@ from agent.errors import SessionEnded
 from agent.lineages import ConversationInfo, UncompressRequest, UsageTotals
 from agent.messages import Keep, Row, text_of
 from agent.sessions import ChangeResult, Session
+from agent.titles import given_name
 from storage.memory_records import Segment, own
 from storage.memory_tables import MemoryTables
 from storage.places import key_of_today
@@ -162,6 +163,7 @@ class MemoryLineages:
             session_key=conversation.session_key,
             tip_session_id=tip.session.id,
             title=tip.session.title,
+            name=given_name(segment.session.title for segment in segments),
             started_at=conversation.created_at,
             last_message_at=tip.rows[-1].created_at if tip.rows else None,
             message_count=len(originals),

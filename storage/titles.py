@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from agent.messages import clean_text, is_blank
+from agent.titles import split_number
 
 TITLE_CHARS = 100
 _ZERO_WIDTH_JOINER = "\u200d"
@@ -17,12 +18,12 @@ def next_title(title: str | None, lineage_titles: Sequence[str | None]) -> str |
     """The title behind a compression: ``name #2``, one above the highest number of its lineage."""
     if title is None:
         return None
-    base = _split_number(title)[0]
+    base = split_number(title)[0]
     numbers = [
         number
         for other in lineage_titles
         if other is not None
-        for other_base, number in [_split_number(other)]
+        for other_base, number in [split_number(other)]
         if other_base == base
     ]
     return f"{base} #{max(numbers, default=1) + 1}"
@@ -49,7 +50,7 @@ def taken_in(title: str | None) -> str | None:
     """
     if title is None:
         return None
-    base, number = _split_number(title)
+    base, number = split_number(title)
     kept = clean_title(base)
     if kept is None or kept == base:
         return None if kept is None else title
@@ -58,8 +59,8 @@ def taken_in(title: str | None) -> str | None:
 
 def unique_title(title: str, taken: Iterable[str]) -> str:
     """This title, or ``name (2)`` and so on if one of the others has it, number or not."""
-    bases = {_split_number(other)[0].casefold() for other in taken}
-    base = _split_number(title)[0]
+    bases = {split_number(other)[0].casefold() for other in taken}
+    base = split_number(title)[0]
     if base.casefold() not in bases:
         return title
     counted = re.fullmatch(r"(?s)(.*\S) \(\d{1,3}\)", base)
@@ -70,11 +71,6 @@ def unique_title(title: str, taken: Iterable[str]) -> str:
         if candidate.casefold() not in bases:
             return candidate
     raise AssertionError("numbers do not end")
-
-
-def _split_number(title: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?s)(.*\S) #(\d{1,9})", title)
-    return (match[1], int(match[2])) if match else (title, 1)
 
 
 def _is_kept(text: str, place: int) -> bool:

@@ -10,6 +10,7 @@ from agent.errors import SessionNotFound, StaleTurn
 from agent.lineages import ConversationInfo
 from agent.mail import Button
 from agent.sessions import SearchScope
+from agent.titles import given_name
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.contract import Call, CommandHost, Said, boundary
@@ -35,8 +36,9 @@ async def title(host: CommandHost, call: Call) -> str:
         if session.title is None:
             return lineage_text.NOTHING_IN_TITLE
         return lineage_text.named(session.title)
-    session = await host.sessions.session(conversation.tip_session_id)
-    return lineage_text.NO_TITLE if session.title is None else lineage_text.titled(session.title)
+    chain = await host.sessions.lineage(conversation.tip_session_id)
+    name = given_name(session.title for session in chain)
+    return lineage_text.NO_TITLE if name is None else lineage_text.titled(name)
 
 
 async def sessions(host: CommandHost, call: Call) -> str | Said:
@@ -198,5 +200,7 @@ async def _meant(
 def _named(infos: Sequence[ConversationInfo], words: str) -> Sequence[ConversationInfo]:
     """Those called so; if there is none, those whose name or first words hold these words."""
     wanted = words.casefold()
-    called = [i for i in infos if i.title is not None and i.title.casefold() == wanted]
-    return called or [i for i in infos if wanted in f"{i.title or ''}\n{i.opening}".casefold()]
+    for called in (lambda i: i.name, lambda i: i.title):
+        if found := [i for i in infos if (called(i) or "").casefold() == wanted]:
+            return found
+    return [i for i in infos if wanted in f"{i.title or ''}\n{i.opening}".casefold()]

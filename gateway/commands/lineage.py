@@ -6,6 +6,7 @@ from agent.errors import SessionEnded
 from agent.lineages import UncompressRequest
 from agent.model_metadata import Triggers, estimate_prefix_tokens
 from agent.sessions import EndReason, LoadedSession, Session
+from agent.titles import given_name
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.contract import Call, CommandHost, boundary, tip
@@ -21,10 +22,18 @@ async def lineage(host: CommandHost, call: Call) -> str:
         return texts.NO_CONVERSATION
     chain = await host.sessions.lineage(conversation.tip_session_id)
     infos = {i.id: i for i in await host.archive.session_infos([s.id for s in chain])}
-    parent = None
+    origin = None
     if chain[0].link == "branch" and chain[0].parent_session_id is not None:
-        parent = await host.sessions.session(chain[0].parent_session_id)
-    return lineage_text.chain_text(chain, infos, parent)
+        origin = await _origin(host, chain[0].parent_session_id)
+    return lineage_text.chain_text(chain, infos, origin)
+
+
+async def _origin(host: CommandHost, session_id: str) -> lineage_text.Origin:
+    """The conversation that this session belongs to, as it is called now."""
+    session = await host.sessions.session(session_id)
+    tip_id = (await host.sessions.tip(session_id)).id
+    name = given_name(one.title for one in await host.sessions.lineage(tip_id))
+    return lineage_text.Origin(session.conversation_id, session.id, name)
 
 
 async def uncompress(host: CommandHost, call: Call) -> str:
@@ -65,8 +74,7 @@ async def _nothing_compressed(host: CommandHost, loaded: LoadedSession) -> str:
     chain = await host.sessions.lineage(loaded.session.id)
     origin_id = chain[0].parent_session_id if chain[0].link == "branch" else None
     if origin_id is not None and any(row.kind == "summary" for row in loaded.rows):
-        origin = await host.sessions.session(origin_id)
-        return lineage_text.copied_summary(origin.conversation_id)
+        return lineage_text.copied_summary(await _origin(host, origin_id))
     if any(session.end_reason == "uncompress" for session in chain):
         return lineage_text.UNCOMPRESSED_ALREADY
     return lineage_text.NOT_COMPRESSED_YET
@@ -88,15 +96,15 @@ async def branch(host: CommandHost, call: Call) -> str:
         return texts.NO_CONVERSATION
     session = loaded.session
     if _is_work_of(call, loaded) and session.link == "branch" and session.parent_session_id:
-        parent = await host.sessions.session(session.parent_session_id)
-        return lineage_text.branched(session.title, parent.conversation_id)
+        origin = await _origin(host, session.parent_session_id)
+        return lineage_text.branched(session.title, loaded.rows, origin)
     try:
         fork = await host.lineages.branch(session.id, call.key, call.record.owner)
     except SessionEnded:
         return lineage_text.NOTHING_TO_BRANCH
     old = await host.sessions.conversation(session.conversation_id)
     await host.crossed(boundary("branch", call, old, fork))
-    return lineage_text.branched(fork.title, session.conversation_id)
+    return lineage_text.branched(fork.title, loaded.rows, await _origin(host, session.id))
 
 
 def _is_work_of(call: Call, loaded: LoadedSession) -> bool:

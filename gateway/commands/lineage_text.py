@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agent.lineages import ConversationInfo
+from agent.messages import Row
 from agent.sessions import EndReason, Session, SessionInfo
-from gateway.commands.contract import counted
 from gateway.commands.wording import ago, shown
+from gateway.counting import counted
 
 NOTHING_TO_TAKE_BACK = "There is no message here that I could take back."
 UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo 3 the last three."
@@ -36,6 +38,7 @@ NEWER = "‹ Newer"
 OLDER = "Older ›"
 RESUME_HINT = "Go back to one with /resume and its number or name."
 LINEAGE_LINES = 20
+_ONLY_A_SUMMARY = "only a summary so far"
 _ENDS: Mapping[EndReason, str] = {
     "compression": "ended by compression",
     "switch": "ended by new settings (model, prompt or tools)",
@@ -46,13 +49,30 @@ _ENDS: Mapping[EndReason, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a conversation is a copy of."""
+
+    conversation_id: str
+    session_id: str
+    name: str | None
+    """As a person called it."""
+
+
+def _way_to(origin: Origin) -> str:
+    """What /resume takes to lead there; a name only where it can mean nothing else."""
+    name = origin.name
+    plain = name is not None and shown(name) == name and not name.isdecimal()
+    return name if name is not None and plain else origin.conversation_id
+
+
 # --- sessions -----------------------------------------------------------------------------------
 
 
 def chain_text(
-    chain: Sequence[Session], infos: Mapping[str, SessionInfo], parent: Session | None
+    chain: Sequence[Session], infos: Mapping[str, SessionInfo], origin: Origin | None
 ) -> str:
-    """The sessions of a conversation, root first; ``parent``: what the root is a branch of."""
+    """The sessions of a conversation, root first; ``origin``: what the root is a branch of."""
     lines = [_line(n, session, infos.get(session.id)) for n, session in enumerate(chain, 1)]
     if len(lines) > LINEAGE_LINES:
         left_out = len(lines) - LINEAGE_LINES
@@ -60,14 +80,14 @@ def chain_text(
     head = "This conversation has one session:"
     if len(chain) > 1:
         head = f"This conversation has {counted(len(chain), 'session')}, oldest first:"
-    return "\n".join([*([_branch_of(parent)] if parent is not None else []), head, *lines])
+    return "\n".join([*([_branch_of(origin)] if origin is not None else []), head, *lines])
 
 
-def _branch_of(parent: Session) -> str:
-    name = f" of “{shown(parent.title)}”" if parent.title else ""
+def _branch_of(origin: Origin) -> str:
+    name = f" of “{shown(origin.name)}”" if origin.name else ""
     return (
-        f"It is a branch{name}, from session {parent.id}; "
-        f"/resume {parent.conversation_id} leads back there."
+        f"It is a branch{name}, from session {origin.session_id}; "
+        f"/resume {_way_to(origin)} leads back there."
     )
 
 
@@ -108,12 +128,12 @@ def uncompressed(messages: int, tokens: int, hold_tokens: int) -> str:
     )
 
 
-def copied_summary(origin_id: str) -> str:
+def copied_summary(origin: Origin) -> str:
     """An /uncompress in a copy that was made behind the summary."""
     return (
         "This is a copy that began with the summary, so I have no more than that here. The "
-        f"messages themselves are in the conversation that it comes from: /resume {origin_id} "
-        "leads there."
+        f"messages themselves are in the conversation that it comes from: "
+        f"/resume {_way_to(origin)} leads there."
     )
 
 
@@ -129,13 +149,24 @@ def does_not_fit(tokens: int, limit_tokens: int, window_tokens: int) -> str:
 # --- other conversations ------------------------------------------------------------------------
 
 
-def branched(title: str | None, old_id: str) -> str:
-    """In the copy."""
+def branched(title: str | None, rows: Sequence[Row], origin: Origin) -> str:
+    """In the copy; ``rows``: what it holds."""
     name = f" “{shown(title)}”" if title else ""
     return (
-        f"You are in a copy of this conversation now{name}; the one you come from stays as it is. "
-        f"/resume {old_id} leads back to it."
+        f"You are in a copy of this conversation now{name}: it holds {_held(rows)}. The one you "
+        f"come from stays as it is; /resume {_way_to(origin)} leads back to it."
     )
+
+
+def _held(rows: Sequence[Row]) -> str:
+    messages = sum(row.kind is None for row in rows)
+    summary = any(row.kind in ("summary", "micro") for row in rows)
+    if not summary:
+        return "its one message" if messages == 1 else f"all {messages:,} messages"
+    if not messages:
+        return "the summary"
+    last = "message" if messages == 1 else f"{messages:,} messages"
+    return f"the summary and the last {last}"
 
 
 def titled(title: str) -> str:
@@ -150,13 +181,16 @@ def named(title: str) -> str:
 
 def name_of(info: ConversationInfo) -> str:
     """What a conversation is called, or else how it began."""
-    if info.title and (title := shown(info.title)):
-        return f"“{title}”"
+    if info.name and (name := shown(info.name)):
+        return f"“{name}”"
     if opening := shown(info.opening):
         return opening
-    # Its list holds something, and nobody said it: a copy of a conversation behind its summary.
-    summary_only = info.last_message_at is not None and not info.message_count
-    return "(only a summary so far)" if summary_only else "(nothing said yet)"
+    return f"({_ONLY_A_SUMMARY})" if _is_summary_only(info) else "(nothing said yet)"
+
+
+def _is_summary_only(info: ConversationInfo) -> bool:
+    """Its list holds something, and nobody said it: a copy of a conversation behind its summary."""
+    return info.last_message_at is not None and not info.message_count and not info.opening
 
 
 def listing(infos: Sequence[ConversationInfo], session_key: str, now: float, first: int = 1) -> str:
@@ -178,10 +212,14 @@ def _entry(number: int, info: ConversationInfo, session_key: str, now: float) ->
     mark = ""
     if info.routed:
         mark = " ← here" if info.session_key == session_key else ", open in another chat"
-    return f"{number}. {name_of(info)}: {_size(info)}, {when}{mark}"
+    name = name_of(info)
+    size = "" if _ONLY_A_SUMMARY in name else f"{_size(info)}, "
+    return f"{number}. {name}: {size}{when}{mark}"
 
 
 def _size(info: ConversationInfo) -> str:
+    if _is_summary_only(info):
+        return _ONLY_A_SUMMARY
     if info.opening and not info.message_count:
         return "a copy so far"
     return counted(info.message_count, "message")
@@ -201,10 +239,10 @@ def resumed(info: ConversationInfo, now: float, *, moved: bool) -> str:
     """Where one is now."""
     when = ago(now - (info.last_message_at or info.started_at))
     # A name has its quotes already; how it began needs them here, in the middle of a sentence.
-    unnamed = not (info.title and shown(info.title)) and shown(info.opening)
-    text = (
-        f"Back in {f'“{unnamed}”' if unnamed else name_of(info)}: {_size(info)}, the last {when}."
-    )
+    unnamed = not (info.name and shown(info.name)) and shown(info.opening)
+    name = f"“{unnamed}”" if unnamed else name_of(info)
+    size = "" if _ONLY_A_SUMMARY in name else f"{_size(info)}, "
+    text = f"Back in {name}: {size}the last {when}."
     if moved:
         text += " It was open in another chat; a message there begins a new conversation."
     return f"{text} Just write on."

@@ -596,7 +596,15 @@ class TitleContract:
         assert (await store.session(loaded.session.id)).title == "Trip"
         named = await store.set_title(tip.session.conversation_id, "Tour")
         assert (named.id, named.title) == (tip.session.id, "Tour")
-        assert (await compress(store, await store.load(named.id))).session.title == "Tour #2"
+        tip = await compress(store, await store.load(named.id))
+        assert tip.session.title == "Tour #2"
+        await store.set_title(tip.session.conversation_id, "Ticket #42")
+        assert (
+            await compress(store, await store.load(tip.session.id))
+        ).session.title == "Ticket #43"
+        infos = {info.id: info for info in await store.conversations_of(OWNER)}
+        info = infos[tip.session.conversation_id]
+        assert (info.title, info.name) == ("Ticket #43", "Ticket #42")
 
 
 class ListingContract:
@@ -615,6 +623,7 @@ class ListingContract:
             parent.session.conversation_id, OWNER, KEY,
         )  # fmt: skip
         assert (info.tip_session_id, info.title) == (tip.session.id, "Trip #2")
+        assert (info.name, other.name) == ("Trip", None)
         assert (info.started_at, info.last_message_at) == (started, newest.rows[-1].created_at)
         assert (info.message_count, info.session_count, info.routed) == (4, 2, True)
         assert info.opening == ("first words " * 40)[:200]

@@ -184,7 +184,7 @@ async def test_a_copy_behind_a_summary_says_where_the_messages_are(rig: Rig) -> 
     assert lineage_text.ONLY_A_SUMMARY in await say(rig, "/undo")
     assert f"/resume {origin} leads there" in await say(rig, "/uncompress")
     fork = (await tip(rig)).conversation_id
-    assert "(only a summary so far): 0 messages" in await say(rig, "/sessions")
+    assert "1. (only a summary so far): " in await say(rig, "/sessions")
     await say(rig, f"/resume {origin}")
     assert "(only a summary so far)" in await say(rig, "/sessions")
     assert "Back in (only a summary so far)" in await say(rig, f"/resume {fork}")
@@ -475,19 +475,53 @@ async def test_branch_goes_on_in_a_copy_and_back(rig: Rig) -> None:
     await say(rig, "/title plan")
     origin = (await tip(rig)).conversation_id
     answer = await say(rig, "/branch")
-    assert f"/resume {origin}" in answer
+    assert "/resume plan leads back" in answer
     assert "“plan (2)”" in answer
+    assert "all 2 messages" in answer
     await say(rig, "other way")
     fork = await tip(rig)
     assert (fork.link, fork.conversation_id == origin) == ("branch", False)
     assert await words(rig) == ["one", "re: one", "other way", "re: other way"]
-    assert f"/resume {origin}" in await say(rig, "/lineage")
+    assert "/resume plan leads back" in await say(rig, "/lineage")
     assert "Back in “plan”: 2 messages" in await say(rig, f"/resume {origin}")
     assert await words(rig) == ["one", "re: one"]
     shown = await say(rig, "/sessions")
     assert "1. “plan (2)”: 4 messages, 3 minutes ago" in shown
     assert "2. “plan”: 2 messages, 6 minutes ago ← here" in shown
     await one_tip_each(rig)
+
+
+async def test_a_copy_behind_a_summary_says_what_it_holds(rig: Rig) -> None:
+    await say(rig, "one")
+    await say(rig, "/title My trip")
+    await compress(rig)
+    await say(rig, "two")
+    await compress(rig)
+    assert await say(rig, "/title") == lineage_text.titled("My trip")
+    answer = await say(rig, "/branch")
+    assert "“My trip (2)”" in answer
+    kept = [row for row in (await rig.store.load((await tip(rig)).id)).rows if row.kind is None]
+    assert len(kept) == 2
+    assert "the summary and the last 2 messages" in answer
+    assert "/resume My trip leads back" in answer
+    assert "Back in “My trip”" in await say(rig, "/resume my trip"), "not “My trip (2)”"
+
+
+async def test_a_name_that_would_mean_something_else_does_not_lead_back(rig: Rig) -> None:
+    await say(rig, "one")
+    await say(rig, "/title 2")
+    origin = (await tip(rig)).conversation_id
+    assert f"/resume {origin} leads back" in await say(rig, "/branch")
+
+
+async def test_a_copy_of_nothing_but_a_summary_is_not_zero_messages(rig: Rig) -> None:
+    await say(rig, "one")
+    await say(rig, "two")
+    await say(rig, "/title My trip")
+    await compress(rig)
+    await say(rig, "/undo")
+    assert "it holds the summary." in await say(rig, "/branch")
+    assert "“My trip (2)”: only a summary so far" in await say(rig, "/sessions")
 
 
 @pytest.mark.parametrize("command", ["/branch", "/uncompress"])
@@ -620,12 +654,12 @@ async def test_resume_by_title_part_of_it_id_and_session(rig: Rig) -> None:
     await say(rig, "2024")
     assert "Several" in (answer := await say(rig, "/resume red"))
     assert "1. “red boat”" in answer
-    assert "2. “red house #2”" in answer
-    assert "Back in “red house #2”" in await say(rig, "/resume 2")
+    assert "2. “red house”" in answer
+    assert "Back in “red house”" in await say(rig, "/resume 2")
     assert "Back in “red boat”" in await say(rig, "/resume RED BOAT")
-    assert "Back in “red house #2”" in await say(rig, f"/resume {first.id}")
+    assert "Back in “red house”" in await say(rig, f"/resume {first.id}")
     assert "Back in “2024”" in await say(rig, "/resume 2024")
-    assert "Back in “red house #2”" in await say(rig, f"/resume {first.conversation_id}")
+    assert "Back in “red house”" in await say(rig, f"/resume {first.conversation_id}")
     assert (await tip(rig)).parent_session_id == first.id
 
 
