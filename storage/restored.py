@@ -59,7 +59,7 @@ def settle(db: sqlite3.Connection, now: float) -> bool:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    _log.warning(
+    _log.info(
         "this database is a copy made %.0f min ago: what was under way in it is not taken up",
         max(0.0, now - float(facts[_MARK])) / 60,
         extra=counts,

@@ -19,6 +19,7 @@ from gateway.backups.making import Made, dated, make, tidy
 from gateway.backups.nouns import StoreTools
 from gateway.backups.shelf import Backup, folder_of, manifest_of, within
 from gateway.config.environment import Home
+from gateway.counting import counted
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Nightly:
                 "not in the backup: not readable, or outside the home",
                 extra={"files": made.left_out[:5]},
             )
-        return f"{made.backup.path.name}, {made.counts['messages']} messages"
+        return f"{made.backup.path.name}, {counted(made.counts['messages'], 'message')}"
 
     async def make_up(self) -> None:
         """After a start: a night that was missed is made up, once. What fails waits for tonight."""

@@ -11,6 +11,7 @@ from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.config.environment import environment
+from gateway.counting import counted
 from gateway.doctor.areas import all_areas
 from gateway.doctor.checkup import examine
 from gateway.doctor.finding import Finding
@@ -53,9 +54,5 @@ def verdict(findings: Sequence[Finding]) -> str:
         sum(finding.level == level for finding in findings) for level in ("problem", "warning")
     )
     if problems:
-        return f"{_counted(problems, 'problem')} (!!), {_counted(warnings, 'warning')} (!)"
-    return f"no problem, {_counted(warnings, 'warning')} (!)" if warnings else "all is well"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+        return f"{counted(problems, 'problem')} (!!), {counted(warnings, 'warning')} (!)"
+    return f"no problem, {counted(warnings, 'warning')} (!)" if warnings else "all is well"

@@ -24,6 +24,7 @@ from gateway.cli.output import NOTHING_YET, out, plain
 from gateway.cli.sessions import find_session
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
+from gateway.counting import counted
 from gateway.exchange import send_file
 from gateway.home_lock import claimed
 from gateway.terminal_text import harmless
@@ -155,10 +156,11 @@ def _told(taken: Sequence[TakenIn]) -> str:
         return "the file holds no conversations"
     messages = sum(item.messages for item in taken)
     lines = [
-        f"{item.conversation_id}: {item.sessions} sessions, {item.messages} messages; "
+        f"{item.conversation_id}: {counted(item.sessions, 'session')}, "
+        f"{counted(item.messages, 'message')}; "
         f"its newest session is {item.tip_session_id}"
         for item in taken
     ]
-    what = "1 conversation" if len(taken) == 1 else f"{len(taken)} conversations"
-    lines.append(f"{what} with {messages} messages taken in; /sessions shows them to their owner")
+    what = f"{counted(len(taken), 'conversation')} with {counted(messages, 'message')}"
+    lines.append(f"{what} taken in; /sessions shows them to their owner")
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from gateway.cli import exits
 from gateway.cli.output import out, plain, table, when
 from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home, read_secrets
+from gateway.counting import counted
 from gateway.forgetting.office import PERSON
 from gateway.home_lock import claimed
 from gateway.ownership import refuse_as_root
@@ -29,6 +30,16 @@ _NAMES = {
     "files": "files",
     "jobs": "reminders and jobs",
     "mail": "of their messages and commands as they came in",
+}
+
+_COUNTED = {
+    "messages": ("message",),
+    "conversations": ("conversation",),
+    "shared": ("conversation with others", "conversations with others"),
+    "notes": ("note",),
+    "files": ("file",),
+    "jobs": ("job",),
+    "mail": ("message or command as it came in", "messages or commands as they came in"),
 }
 
 
@@ -124,9 +135,8 @@ def _by_plugin(name: str, answer: str) -> str:
 
 
 def _counted(numbers: Mapping[str, int]) -> str:
-    return (
-        ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number) or "nothing"
-    )
+    told = (counted(number, *_COUNTED[what]) for what, number in numbers.items() if number)
+    return ", ".join(told) or "nothing"
 
 
 def _backups(backups: list[Backup], *, sure: bool = True) -> list[str]:

@@ -14,6 +14,7 @@ from gateway.cli.output import NOTHING_YET, nothing_yet, out, plain, table
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config
+from gateway.counting import counted
 from gateway.home_lock import claimed
 
 _NAME_CHARS = 48
@@ -99,7 +100,9 @@ def _runs(answer: Mapping[str, Any]) -> str:
     rows = [
         (
             plain(run["due"]),
-            run["state"] if run["count"] == 1 else f"{run['state']} ({run['count']} times)",
+            run["state"]
+            if run["count"] == 1
+            else f"{run['state']} ({counted(run['count'], 'time')})",
             plain(run["reason"], _REASON_CHARS),
         )
         for run in answer["runs"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.cli.output import plain, when
+from gateway.counting import counted as count
 from gateway.monitoring.provider import told
 
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
@@ -32,11 +33,6 @@ def span(seconds: float | None) -> str:
     if whole < 86_400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """With its noun."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def lines(answer: Mapping[str, Any], now: float) -> Iterator[tuple[str, str]]:
@@ -134,8 +130,9 @@ def _memory(found: Mapping[str, Any], now: float) -> str:
 
 
 def _loop(found: Mapping[str, Any], now: float) -> str:
-    words = f"late by {found['p99_seconds'] * 1000:.0f} ms at the most in 99 of 100 looks"
-    words += f" (at worst {found['most_seconds'] * 1000:.0f} ms)"
+    usual, worst = found["p99_seconds"] * 1000, found["most_seconds"] * 1000
+    words = "on time" if usual < 0.5 else f"late by {usual:.0f} ms at the most, 99 times in 100"
+    words += f" (at worst {worst:.0f} ms)"
     if found["stalls"]:
         words += f"; it stood still {count(found['stalls'], 'time')}, see the log"
     return words

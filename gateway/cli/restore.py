@@ -17,6 +17,7 @@ from gateway.cli import exits
 from gateway.cli.output import out, plain, when
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
+from gateway.counting import counted
 from gateway.home_lock import claimed
 
 BEING_OVER = """\
@@ -130,8 +131,8 @@ def _described(chosen: Chosen) -> str:
     counts = chosen.facts.counts
     lines = [
         *(f"passed over: {plain(line)}" for line in chosen.passed_over),
-        f"{plain(str(chosen.path))}{made}: {counts['conversations']} conversations, "
-        f"{counts['messages']} messages; it is whole",
+        f"{plain(str(chosen.path))}{made}: {counted(counts['conversations'], 'conversation')}, "
+        f"{counted(counts['messages'], 'message')}; it is whole",
     ]
     return "\n".join(lines)
 

@@ -16,8 +16,8 @@ from agent.spending import Bill
 from gateway.cli.output import plain, table, when
 from gateway.commands.compression_text import cost_text, cost_usd, kept_lines, sizes
 from gateway.commands.context_text import bar
-from gateway.commands.contract import counted
 from gateway.commands.wording import percent
+from gateway.counting import counted
 
 LABELS: Mapping[PartName, str] = {
     "system": "system prompt",

@@ -74,7 +74,9 @@ def as_text(answer: dict[str, Any], home: Home, now: float) -> str:
     found = [f"posthouse {plain(answer['version'])}: {state}"]
     found.append(f"home: {plain(answer['home'])} ({home.reason})")
     details = answer.get("details", {})
-    found += [f"{plain(k)}: {plain(v)}" for k, v in details.items()]
+    for name, words in details.items():
+        first, *more = [plain(line) for line in str(words).splitlines()] or [""]
+        found += [f"{plain(name)}: {first}", *(f"  {line}" for line in more)]
     if WAITING in details:
         found.append(f"to restart it: {how_to_restart(home)}")
     found += [f"{subject}: {words}" for subject, words in lines(answer, now)]

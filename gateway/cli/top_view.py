@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.cli.output import plain, when
-from gateway.cli.overview_text import count, size, span, state_of
+from gateway.cli.overview_text import size, span, state_of
+from gateway.counting import counted
 
 NARROW = 72
 """Columns; below it only the most important ones are shown."""
@@ -23,7 +24,7 @@ def picture(answer: Mapping[str, Any], width: int, height: int | None) -> list[s
     lines = [*head, "", *rows]
     if height is not None and len(lines) > height:
         hidden = len(lines) - height + 1
-        lines = [*lines[: height - 1], f"… {count(hidden, 'more line')}"]
+        lines = [*lines[: height - 1], f"… {counted(hidden, 'more line')}"]
     return [_fitted(line, width) for line in lines]
 
 
@@ -49,9 +50,9 @@ def _head(answer: Mapping[str, Any]) -> list[str]:
             f"  in doubt {queues['outbox_in_doubt']}"
         )
     if today is not None:
-        turns = count(sum(today["turns"].values()), "turn")
+        turns = counted(sum(today["turns"].values()), "turn")
         cached = "" if share is None else f"  cache {share:.0%}"
-        lines.append(f"today      {turns}, {count(today['compressions'], 'compression')}{cached}")
+        lines.append(f"today      {turns}, {counted(today['compressions'], 'compression')}{cached}")
     if loop is not None:
         lines.append(
             f"loop       p99 {loop['p99_seconds'] * 1000:.0f} ms"

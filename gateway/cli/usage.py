@@ -21,6 +21,7 @@ from gateway.cli.settings import Settings
 from gateway.commands.usage_text import people
 from gateway.commands.wording import percent
 from gateway.config.environment import environment, find_home, local_zone
+from gateway.counting import counted
 
 MOST_DAYS = 366
 MOST_PEOPLE = 10
@@ -87,7 +88,7 @@ def as_text(days: Sequence[DayLines], prices: PriceTable) -> str:
     """Tables by day, by model and purpose, and by person."""
     lines = [line for each in days for line in each.lines]
     if not lines:
-        return f"no model was asked in the last {len(days)} days"
+        return f"no model was asked in the last {counted(len(days), 'day')}"
     head = ("REQUESTS", "TOKENS IN", "CACHED", "TOKENS OUT", "USD")
     by_day = [(each.day.date, *_cells(bill_of(each.lines, prices))) for each in days if each.lines]
     kinds = sorted({(line.model, line.purpose) for line in lines})
@@ -112,7 +113,7 @@ def as_text(days: Sequence[DayLines], prices: PriceTable) -> str:
         table(("USER", *head), by_owner),
     ]
     if len(everybody.bills) > MOST_PEOPLE:
-        blocks.append(f"and {len(everybody.bills) - MOST_PEOPLE:,} more users")
+        blocks.append(f"and {counted(len(everybody.bills) - MOST_PEOPLE, 'more user')}")
     note = f"USD by the list prices of {prices.as_of}; + where a model's price is not known"
     return "\n\n".join([*blocks, note])
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from agent.compaction.plan.failures import FailureKind, describe
 from agent.compaction.plan.report import CompressionReport, SummaryCost
 from agent.prices import PriceTable, money
-from gateway.commands.contract import counted
 from gateway.commands.wording import ago, duration, shown
+from gateway.counting import counted
 
 MOST_FOCUS_CHARS = 80
 MOST_REASON_CHARS = 300

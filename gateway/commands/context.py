@@ -18,8 +18,9 @@ from gateway import texts
 from gateway.commands import memory, status_text
 from gateway.commands.compression_text import aborted_text, compressed_text, nothing_to_do_text
 from gateway.commands.context_text import ContextReport, chat_text
-from gateway.commands.contract import Call, CommandHost, counted, tip
+from gateway.commands.contract import Call, CommandHost, tip
 from gateway.commands.lineage import hold_limit
+from gateway.counting import counted
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""

@@ -15,8 +15,8 @@ from agent.prices import PriceTable, money
 from agent.prompt_caching import CacheTtl
 from agent.spending import Bill
 from gateway.commands.compression_text import last_compression_lines
-from gateway.commands.contract import counted
 from gateway.commands.wording import ago, percent, shown
+from gateway.counting import counted
 
 LABELS: Mapping[PartName, str] = {
     "system": "my instructions",

@@ -20,6 +20,7 @@ from agent.turn_companions import Boundary, BoundaryReason
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.listings import Listings
+from gateway.counting import counted as counted
 from gateway.jobs.desk import JobDesk
 from gateway.lanes.jobs import BusyMode, LaneView
 from gateway.restarting import RestartDesk
@@ -208,11 +209,6 @@ async def tip(host: CommandHost, call: Call) -> LoadedSession | None:
     if conversation is None:
         return None
     return await host.sessions.load(conversation.tip_session_id)
-
-
-def counted(number: int, what: str, many: str = "") -> str:
-    """A number with its noun."""
-    return f"1 {what}" if number == 1 else f"{number:,} {many or f'{what}s'}"
 
 
 def boundary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.compaction.micro.progress import MicroSettings, Override, is_on, override_of
 from agent.sessions import Session
-from gateway.commands.contract import counted
+from gateway.counting import counted
 
 
 def status_text(session: Session, rules: MicroSettings | str) -> str:

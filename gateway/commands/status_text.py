@@ -6,8 +6,8 @@ from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
 from agent.sessions import Session
-from gateway.commands.contract import counted
 from gateway.commands.wording import duration, percent
+from gateway.counting import counted
 from gateway.lanes.jobs import LaneView
 
 

@@ -11,8 +11,8 @@ from agent.prices import PriceTable, money
 from agent.spending import Bill, bill_of
 from gateway.accounts import Statement
 from gateway.budget_text import zone_name
-from gateway.commands.contract import counted
 from gateway.commands.wording import percent, shown
+from gateway.counting import counted
 
 MOST_PEOPLE = 10
 MOST_MODELS = 5

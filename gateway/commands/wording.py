@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from agent.redact import redact_sensitive_text
-from gateway.commands.contract import counted
+from gateway.counting import counted
 
 SHOWN_CHARS = 60
 _JOINER = "\u200d"  # holds the parts of an emoji together

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from agent.clock import SystemClock
+from gateway.counting import counted
 from gateway.doctor.database_file import bytes_of, looked_into
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
@@ -40,7 +41,8 @@ def look(ground: Ground) -> Iterable[Finding]:
         )
     if health.missed:
         said.note(
-            f"{health.missed:,} runs were missed in the last 7 days (nothing ran then)",
+            f"{counted(health.missed, 'run was', 'runs were')} missed in the last 7 days "
+            "(nothing ran then)",
             "`posthouse jobs` says which",
         )
     if ground.runs and health.late:

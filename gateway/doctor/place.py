@@ -96,7 +96,8 @@ def say_room(said: Said, path: Path, facts: os.statvfs_result) -> None:
     free = facts.f_bavail * facts.f_frsize
     room = f"{free // _MB:,} MB free where it lies"
     if free < TOO_LITTLE_BYTES:
-        said.problem(f"the disk is full: {room}", f"make room: du -xh {path} | sort -h | tail")
+        full = "full" if free < _MB else "nearly full"
+        said.problem(f"the disk is {full}: {room}", f"make room: du -xh {path} | sort -h | tail")
     elif facts.f_files and facts.f_favail == 0:
         said.problem(
             "the disk takes no further file (no inodes left)",

@@ -64,10 +64,8 @@ def _state(said: Said, status: Mapping[str, Any]) -> None:
     else:
         why = "; ".join(map(str, status.get("reasons") or ["it still starts"]))
         said.warning(f"it runs, and is not ready: {why}", "wait a minute; then see its log")
-    if remarks := str(status.get("details", {}).get("remarks", "")):
-        said.note(
-            f"it says of itself: {remarks}", "each names its key of the configuration, or why"
-        )
+    for remark in str(status.get("details", {}).get("remarks", "")).splitlines():
+        said.note(f"it says of itself: {remark}", "it names its key of the configuration, or why")
     for trouble, remedy in told(status.get("provider") or {}, SystemClock().now()):
         said.problem(trouble, remedy)
     version = str(status.get("version", ""))

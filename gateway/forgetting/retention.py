@@ -9,6 +9,7 @@ from agent.forgetting import Answer, Cleared, Forgetting, PluginAnswer
 from agent.jobs.nouns import Schedule
 from agent.ports import Clock
 from gateway.config.models import Config
+from gateway.counting import counted
 from gateway.forgetting.leavings import Leavings, Others
 from gateway.jobs.house import HouseJob, HouseMaker
 
@@ -70,8 +71,9 @@ async def clear(store: Forgetting, clock: Clock, before: float, leavings: Leavin
         },
     )
     return (
-        f"{total.conversations} conversations, {total.messages} messages"
-        f" ({total.text_bytes} bytes of text), {removed} files{_said(answers)}"
+        f"{counted(total.conversations, 'conversation')}, {counted(total.messages, 'message')}"
+        f" ({counted(total.text_bytes, 'byte')} of text), {counted(removed, 'file')}"
+        f"{_said(answers)}"
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 
 from agent.forgetting import Answer, Holdings, PluginAnswer
 from gateway.backups.shelf import Backup
-from gateway.commands.contract import counted
+from gateway.counting import counted
 
 BUTTON = "Erase it all"
 NOTHING = "I hold nothing of you: no messages, no notes, no files."

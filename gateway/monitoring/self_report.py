@@ -219,7 +219,7 @@ class SelfReport:
         if self._tool_servers is not None:
             facts["MCP servers"] = self._tool_servers.summary()
         remarks = self._lasting_remarks()  # of the provider, `Overview.status` tells
-        return {**facts, "remarks": "; ".join(remarks)} if remarks else facts
+        return {**facts, "remarks": "\n".join(remarks)} if remarks else facts
 
     def _window_source(self) -> str:
         if self._model == "offline" and self._config().model.context_length is None:

@@ -145,7 +145,7 @@ async def test_retention_reaches_the_engine_that_we_ship(
         await where.say("/compress")
         await until_kept(tmp_path, WORD)
         said = await clear_all_but_the_newest(where)
-        assert said.startswith("1 conversations")
+        assert said.startswith("1 conversation,")
         assert "lossless has erased what it kept of them" in said
         assert not in_vault(tmp_path, WORD)
         await until_kept(tmp_path, "the newest message of all stays")

@@ -578,7 +578,8 @@ def _said_of(pins: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("free_mb", "files", "files_free", "level", "text"),
     [
-        (4, 1000, 10, "problem", "the disk is full: 4 MB free"),
+        (4, 1000, 10, "problem", "the disk is nearly full: 4 MB free"),
+        (0, 1000, 10, "problem", "the disk is full: 0 MB free"),
         (400, 1000, 10, "warning", "nearly full: 400 MB free"),
         (400, 1000, 0, "problem", "no inodes left"),
         (9000, 1000, 0, "problem", "no inodes left"),
@@ -605,7 +606,7 @@ def test_a_home_on_a_disk_that_is_read_only(house: House, tmp_path: Path) -> Non
     assert [f.level for f in found] == ["problem", "problem"]
     assert "mounted read-only" in found[0].text
     assert "remount,rw" in found[0].remedy
-    assert "the disk is full" in found[1].text
+    assert "full: " in found[1].text
 
 
 def test_what_vanishes_while_it_is_looked_at_is_nobodys(house: House) -> None:

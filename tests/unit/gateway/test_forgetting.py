@@ -299,5 +299,5 @@ async def test_retention_takes_what_was_silent_for_so_long(
     job = make(config, "Europe/Berlin")
     assert job is not None
     assert job.schedule == Schedule("cron", "40 3 * * *", "Europe/Berlin")
-    assert await job.run() == "1 conversations, 2 messages (8 bytes of text), 0 files"
+    assert await job.run() == "1 conversation, 2 messages (8 bytes of text), 0 files"
     assert await job.run() == "0 conversations, 0 messages (0 bytes of text), 0 files"

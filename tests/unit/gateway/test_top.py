@@ -178,7 +178,7 @@ def test_status_in_words() -> None:
         "cache share: 83% of what turns read came from it",
         "jobs: 3 active, 1 paused, the next one in 1 min 00 s",
         "memory: 112.0 MB (-1.0 MB since ready)",
-        "event loop: late by 3 ms at the most in 99 of 100 looks (at worst 40 ms); it stood still",
+        "event loop: late by 3 ms at the most, 99 times in 100 (at worst 40 ms); it stood still",
         "database: 12.0 MB, its log 512.0 kB",
         "backups: 3, the newest 5 h 00 min old, 11.4 MB",
         "runs: 2 starts in 24 hours; 1 run cut off",
@@ -352,3 +352,15 @@ def test_nobody_is_there(tmp_path: Path) -> None:
     _, said = process.communicate(None, SECONDS)
     assert process.returncode == 1
     assert b"no gateway runs" in said
+
+
+def test_each_remark_has_a_line_of_its_own() -> None:
+    details = {"model": "m", "remarks": "plugin a failed: x\nplugin b failed: \x1b[2Jy"}
+    answer = {"version": "1", "ready": True, "home": "/h", "platforms": {}, "details": details}
+    said = as_text(answer, Home(Path("/h"), "the default"), 0.0)
+    assert "remarks: plugin a failed: x\n  plugin b failed: [2Jy" in said
+
+
+def test_a_loop_that_is_never_late_is_on_time() -> None:
+    loop = {"p99_seconds": 0.0001, "most_seconds": 0.002, "stalls": 0}
+    assert dict(lines({"loop": loop}, 0.0))["event loop"] == "on time (at worst 2 ms)"

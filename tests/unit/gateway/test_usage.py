@@ -181,5 +181,5 @@ def test_json_has_a_line_for_each_kind_and_null_for_an_unknown_price() -> None:
 
 
 def test_an_empty_ledger_says_so() -> None:
-    assert as_text([DayLines(TODAY, [])], PRICES) == "no model was asked in the last 1 days"
+    assert as_text([DayLines(TODAY, [])], PRICES) == "no model was asked in the last 1 day"
     assert as_json([DayLines(TODAY, [])], PRICES) == []
