@@ -139,7 +139,7 @@ async def _read(target: Target, response: aiohttp.ClientResponse) -> WebPage | M
     unpacker = Unpacker(response.headers.get("Content-Encoding", ""), MAX_BYTES)
     async for piece in response.content.iter_any():
         unpacker.take(piece)
-        if unpacker.full:
+        if unpacker.over:
             break
         await asyncio.sleep(0)  # a fast server must not have the loop for itself
     unpacker.finish()

@@ -27,6 +27,11 @@ class Unpacker:
         """There was more than is wanted."""
 
     @property
+    def over(self) -> bool:
+        """Nothing that may still come is wanted: it is whole, or full."""
+        return self.full or (self._unpacking is not None and self._unpacking.eof)
+
+    @property
     def data(self) -> bytes:
         """What is there so far."""
         return bytes(self._kept)
@@ -37,7 +42,7 @@ class Unpacker:
         Raises:
             WebRefusal: it is damaged.
         """
-        if self.full:
+        if self.over:  # the library would keep what follows behind the end
             return
         room = self._max_bytes - len(self._kept) + 1  # one more, to see that there is more
         self._kept += self._unpacked(piece, room) if self._packed else piece[:room]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 
 import pytest
@@ -67,3 +68,19 @@ def test_damaged_or_cut() -> None:
     unpacker = Unpacker("gzip", 5000)
     with pytest.raises(WebRefusal, match="damaged"):
         unpacker.take(body[:10] + b"\x07" * 40)
+
+
+def test_what_follows_behind_the_end_is_not_kept() -> None:
+    """A server that goes on for ever must not be remembered for ever."""
+    unpacker = Unpacker("gzip", 1000)
+    unpacker.take(gzip.compress(b"all of it"))
+    assert unpacker.over
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            unpacker.take(bytes(100_000))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+    unpacker.finish()
+    assert (unpacker.data, unpacker.full) == (b"all of it", False)
