@@ -15,6 +15,8 @@ from gateway.fetching.named import NamedHosts
 
 MAX_URL_CHARS = 4000
 WEB_PORTS = {"http": (80, 8080), "https": (443, 8443)}
+_NONSENSE = (ValueError, TypeError, IndexError)
+"""What yarl raises for it; the latter two where parts are missing."""
 _UNFIT = re.compile(r"[\x00-\x20\x7f\\]")
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
 
@@ -47,7 +49,7 @@ def target_of(text: str, named: NamedHosts) -> Target:
     try:
         url = URL(text).with_fragment(None)
         host, port = (url.raw_host or "").rstrip(".").lower(), url.port
-    except (ValueError, TypeError) as exc:  # TypeError: parts of it are missing
+    except _NONSENSE as exc:
         raise WebRefusal(
             "that is no web address: give one such as https://example.org/page"
         ) from exc
@@ -92,7 +94,7 @@ def next_target(target: Target, location: str, named: NamedHosts) -> Target:
     """
     try:
         joined = str(target.url.join(URL(location)))
-    except (ValueError, TypeError) as exc:
+    except _NONSENSE as exc:
         raise WebRefusal("that page has moved to what is no web address") from exc
     found = target_of(joined, named)
     if target.url.scheme == "https" and found.url.scheme == "http":

@@ -44,6 +44,8 @@ def test_what_an_address_means(text: str, url: str, host: str, port: int) -> Non
         ("http://exa mple.org/", "no web address"),
         ("http://example.org/\r\nHost: x", "no web address"),
         ("http://example.org/\u202e", "no web address"),
+        ("http://[x]@", "no web address"),
+        ("http://[x]y@?", "no web address"),
         ("http://a..b/", "usual form"),
         ("http://2130706433/", "usual form"),
         ("http://0x7f.0.0.1/", "usual form"),
