@@ -1,6 +1,6 @@
 """Owns justhtml: a process that reads HTML from its input and writes title and Markdown as JSON.
 
-``python -m agent.media.html_reader '{"url": "https://…", "label": "utf-8", "max_chars": 400000}'``
+The input begins with a line such as ``{"url": "https://…", "label": "utf-8", "max_chars": 400}``.
 """
 
 from __future__ import annotations
@@ -157,11 +157,12 @@ def _encodable(text: str) -> str:
 def main() -> None:
     """Read, answer, end."""
     logging.disable(logging.CRITICAL)
-    question = json.loads(sys.argv[1])
+    question = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read()
     process_bounds.bound_this_process(memory_bytes=MAX_MEMORY_BYTES, cpu_seconds=MAX_CPU_SECONDS)
     answer = read_html(data, question["url"], question["label"], question["max_chars"])
-    sys.stdout.write(json.dumps(answer))
+    # Escaped, letters could be three times as long, and too much for who asked.
+    sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode("utf-8"))
 
 
 if __name__ == "__main__":

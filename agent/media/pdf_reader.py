@@ -1,6 +1,6 @@
 """Owns pypdf: a process that reads a PDF from its input and writes the text of some pages as JSON.
 
-``python -m agent.media.pdf_reader '{"page": 1, "offset": 0, "max_chars": 4000}'``
+The input begins with a line such as ``{"page": 1, "offset": 0, "max_chars": 4000}``.
 """
 
 from __future__ import annotations
@@ -82,12 +82,13 @@ def _told(said: list[str], pages: int, next_page: int | None, next_offset: int) 
 def main() -> None:
     """Read, answer, end."""
     logging.disable(logging.CRITICAL)
-    question = json.loads(sys.argv[1])
+    question = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read()
     bound_this_process()
     sys.setrecursionlimit(2_000)
     answer = read_pages(data, question["page"], question["offset"], question["max_chars"])
-    sys.stdout.write(json.dumps(answer))
+    # Escaped, letters could be three times as long, and too much for who asked.
+    sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode("utf-8"))
 
 
 if __name__ == "__main__":

@@ -24,15 +24,16 @@ async def asked(
 ) -> Mapping[str, Any]:
     """What a reader says of these bytes: an object of its own making.
 
-    ``module``: run with the question as its only argument, the bytes as its input. It is killed
-    when it takes too long, and when the turn is stopped.
+    ``module``: its input is the question, on a line of its own, then the bytes; its command line
+    can be read by every user of the machine. It is killed when it takes too long, and when the
+    turn is stopped.
 
     Raises:
         DocumentUnreadable: it says ``error``, nothing, or nothing in time.
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", module, json.dumps(question)),
+            *(sys.executable, "-I", "-m", module),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -43,7 +44,7 @@ async def asked(
         raise DocumentUnreadable("documents can not be read right now") from exc
     try:
         async with asyncio.timeout(deadline_seconds):
-            out, _ = await process.communicate(data)
+            out, _ = await process.communicate(json.dumps(question).encode() + b"\n" + data)
     except TimeoutError:
         raise DocumentUnreadable("it takes too long to read") from None
     finally:

@@ -159,7 +159,7 @@ def _is_unseen(ch: str) -> bool:
 
 _LOOKED_AT_CHARS = 80
 """More than the longest opening has."""
-_DECORATION = frozenset("*_~`#")
+_DECORATION = frozenset("*_~`#\\")
 _UNSEEN = ("Cf", "Cc", "Mn", "Me", "Mc")
 _BRACKETS = "\u2045\u2772\u27e6\u27ec\u298b\u298d\u298f\u2e22\u2e24\u3010\u3014\u3018\u301a"
 """Square brackets of other scripts."""
