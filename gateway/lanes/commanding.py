@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from agent.errors import StoreUnavailable
+from agent.errors import StoreError, StoreUnavailable
 from agent.mail import InboxItem, InboxRecord
 from agent.ports import Clock
+from agent.sessions import Conversation
 from gateway import texts
 from gateway.commands import registry
 from gateway.commands.contract import Answer, AskAgain, Call, Command, CommandHost, Said, Settled
@@ -19,6 +20,7 @@ from gateway.intake.command_rules import may_give
 from gateway.intake.commands import parse_command
 from gateway.intake.gate import Gate
 from gateway.intake.records import answer_to, is_shared, message_of
+from gateway.logs.work import about
 from gateway.platforms.console.convert import PLATFORM as CONSOLE
 from gateway.platforms.contract import InboundMessage
 from gateway.tasks import Completed, Stopped, StopReason, StopSignal, run_stoppable
@@ -95,6 +97,20 @@ class Commanding:
         if command.admin_if_shared and shared and not verdict.admin:
             return texts.ADMIN_ONLY
         call = Call(item.record, asked.argument, verdict.admin, shared, over, item.id, may)
+        conversation = await self._conversation(call)
+        with about(**({"conversation_id": conversation.id} if conversation is not None else {})):
+            return await self._outcome(command, call, stop, conversation)
+
+    async def _conversation(self, call: Call) -> Conversation | None:
+        """In which the command is given, for the log."""
+        try:
+            return await self._host.sessions.conversation_for_key(call.key)
+        except StoreError:
+            return None  # what the command itself meets there, it says
+
+    async def _outcome(
+        self, command: Command, call: Call, stop: StopSignal, conversation: Conversation | None
+    ) -> Answer | None:
         try:
             outcome = await self._run(command, call, stop)
         except StoreUnavailable:
@@ -107,8 +123,9 @@ class Commanding:
             "command",
             extra={
                 "command": command.name,
-                "inbox_id": item.id,
-                "platform": item.record.address.platform,
+                "inbox_id": call.inbox_id,
+                "platform": call.record.address.platform,
+                **({"session_id": conversation.tip_session_id} if conversation is not None else {}),
             },
         )
         if isinstance(outcome, Completed):

@@ -196,3 +196,10 @@ async def test_commands_in_the_chat(world: World) -> None:
     conversations = database.conversations()
     assert len(conversations) == 2
     assert sorted(len(chain) for chain in database.chains().values()) == [1, 2]
+    (old,) = [chain for chain in database.chains().values() if len(chain) == 2]
+    (done,) = [line for line in daemon.log_lines() if line["message"] == "compression done"]
+    told = [line for line in daemon.log_lines() if line["message"] == "command"]
+    assert [line["command"] for line in told] == ["status", "lineage", "help", "compress", "new"]
+    # Where each was given: by the old conversation's id all of it is found in the journal.
+    assert {line["conversation_id"] for line in [*told, done]} == {told[0]["conversation_id"]}
+    assert [line["session_id"] for line in told] == [old[0]] * 4 + [old[1]]
