@@ -101,7 +101,7 @@ class Daemon:
         if self.ready:
             self._watchdog.ready()
         if parts.overview is not None:
-            parts.overview.settled()
+            self._tasks.spawn(parts.overview.warm(), name="memory when warm")
         self._tasks.spawn(self._watchdog.feed(), name="watchdog")
         self._tasks.spawn(keep_up(parts.store, parts.clock), name="upkeep")
         if parts.reloads is not None:

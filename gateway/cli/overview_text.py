@@ -125,8 +125,10 @@ def _memory(found: Mapping[str, Any], now: float) -> str:
     if found["resident_bytes"] is None:
         return ""
     grown = found["grown_bytes"]
-    more = "" if grown is None else f" ({'+' if grown >= 0 else '-'}{size(abs(grown))} since ready)"
-    return f"{size(found['resident_bytes'])}{more}"
+    now_bytes = size(found["resident_bytes"])
+    if grown is None:
+        return now_bytes
+    return f"{now_bytes} ({'+' if grown >= 0 else '-'}{size(abs(grown))} since it was warm)"
 
 
 def _loop(found: Mapping[str, Any], now: float) -> str:

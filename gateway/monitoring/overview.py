@@ -31,6 +31,8 @@ STORE_SECONDS = 2.0
 FILES_SECONDS = 2.0
 DAY_SECONDS = 86_400.0
 MOST_LANES = 200
+WARM_SECONDS = 60.0
+WARM_LOOKS = 60
 
 
 class Overview:
@@ -50,8 +52,15 @@ class Overview:
         if self._of.loop_watch is not None:
             self._of.loop_watch.start()
 
-    def settled(self) -> None:
-        """The start is over: memory is compared with what it was now."""
+    async def warm(self) -> None:
+        """Memory is compared with what it is once all that is loaded on demand has been loaded.
+
+        That is after a turn, a minute or more after the start; without one, after an hour.
+        """
+        for _ in range(WARM_LOOKS):
+            await self._of.clock.sleep(WARM_SECONDS)
+            if self._of.board.recent():
+                break
         self._base_bytes = resident_bytes()
 
     def stop(self) -> None:

@@ -22,7 +22,7 @@ from gateway.cli.overview_text import lines
 from gateway.crashes.runs import recorded
 from gateway.crashes.shelf import CrashShelf
 from gateway.monitoring.metrics import Metrics
-from gateway.monitoring.overview import Overview
+from gateway.monitoring.overview import WARM_LOOKS, WARM_SECONDS, Overview
 from gateway.monitoring.provider import provider_metrics
 from gateway.monitoring.sources import JobFacts, Sources
 from gateway.monitoring.stalls import LoopWatch
@@ -109,7 +109,6 @@ async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
     await scene.rig.loop.started(SECRET_WORDS)
     await scene.rig.intake.receive(inbound("and more", message_id="2"))
     await clock.advance(12)
-    scene.overview.settled()
     status, top = await scene.overview.status(), await scene.overview.top()
     text = json.dumps([status, top])
     assert SECRET_WORDS not in text
@@ -126,7 +125,7 @@ async def test_a_gateway_at_work(clock: FakeClock, tmp_path: Path) -> None:
     assert dict(lines(status, clock.now()))["workspaces"] == "2, 900 B in 2 entries"
     assert status["runs"]["cut_off"] == 1
     assert status["crashes"]["newest"]["what"] == "it fell over"
-    assert status["memory"]["grown_bytes"] is not None
+    assert status["memory"]["grown_bytes"] is None, "it is not warm yet"
     (row,) = top["rows"]
     assert (row["platform"], row["doing"], row["waiting"]) == ("fake", "message", 1)
     gate.set()
@@ -227,6 +226,26 @@ async def test_ready_while_nothing_can_be_reached(clock: FakeClock, tmp_path: Pa
     assert scene.overview.readiness(started=True).state == "ready"
     scene.trouble = "the disk is full"
     assert not scene.overview.readiness(started=True).ready
+
+
+async def test_what_is_loaded_on_demand_is_no_growth(clock: FakeClock, tmp_path: Path) -> None:
+    """The line tells a leak: it begins behind the first turn, or after an hour without one."""
+
+    async def grown(scene: Scene) -> int | None:
+        found: int | None = (await scene.overview.top())["memory"]["grown_bytes"]
+        return found
+
+    busy, idle = Scene(clock, tmp_path), Scene(clock, tmp_path)
+    warming = [asyncio.ensure_future(scene.overview.warm()) for scene in (busy, idle)]
+    await clock.advance(10 * WARM_SECONDS)
+    assert await grown(busy) is None
+    busy.board.over(PastTurn(1.0, "fake", "c", "done", 1.0, 1, 0, 0, 1, 0, 1))
+    await clock.advance(WARM_SECONDS)
+    assert await grown(busy) is not None
+    assert await grown(idle) is None
+    await clock.advance(WARM_LOOKS * WARM_SECONDS)
+    assert await grown(idle) is not None
+    await asyncio.gather(*warming)
 
 
 def test_turns_on_the_board(clock: FakeClock) -> None:
