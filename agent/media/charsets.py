@@ -14,6 +14,8 @@ _META = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_.:-]{1,40})""", re.IGNORECASE
 )
 _LOOKED_AT_BYTES = 4096
+PIECE_BYTES = 64 * 1024
+_OF_ONE_BYTE = re.compile(r"cp(?:125|866|874)|iso8859|koi8|mac-")
 _MEANT = {
     # What browsers read these labels as: more letters than the standard has, never fewer.
     "ascii": "cp1252",
@@ -58,9 +60,17 @@ def web_text(data: bytes, label: str = "", *, markup: bool = False) -> str:
         if named is not None and named.startswith("utf-16"):
             named = "utf-8"  # it could not be read as ASCII otherwise
     if named is not None:
-        return data.decode(named, "replace")
+        return _decoded(data, named)
     text = data.decode("utf-8", "replace")
     wrong = text.count("\ufffd")
     right = 0 if text.isascii() else sum(not ch.isascii() for ch in text) - wrong
     # A letter that is cut or damaged does not make a page another one.
-    return text if wrong == 0 or right >= wrong else data.decode("cp1252", "replace")
+    return text if wrong == 0 or right >= wrong else _decoded(data, "cp1252")
+
+
+def _decoded(data: bytes, codec: str) -> str:
+    """In pieces where a letter is a byte: wrong ones are slow there, and other threads wait."""
+    if not _OF_ONE_BYTE.match(codec):
+        return data.decode(codec, "replace")
+    pieces = range(0, len(data), PIECE_BYTES)
+    return "".join(data[at : at + PIECE_BYTES].decode(codec, "replace") for at in pieces)

@@ -23,6 +23,8 @@ from agent.tools.web import CLOSING, OPENING, Web, WebPage
 
 MAX_HTML_BYTES = 5_000_000
 MAX_TEXT_CHARS = 400_000
+_MAX_TEXT_BYTES = 4 * MAX_TEXT_CHARS + 4
+"""Nearly all letters take four bytes at most, and there may be a mark in front of them."""
 MAX_OF_ONE_CONVERSATION = 2
 """Pages at once: one conversation does not hold up the others."""
 KEPT_TEXTS = 8
@@ -119,9 +121,10 @@ class FetchUrlTool:
             raise ToolError(f"what is there can not be read ({what})")
         if page.media_type in _HTML or (not page.media_type and kind == "text/html"):
             return await self._html(page, until)
-        work = self._threads.submit(lambda: web_text(page.data, page.label).replace("\x00", ""))
+        data = page.data[:_MAX_TEXT_BYTES]
+        work = self._threads.submit(lambda: web_text(data, page.label).replace("\x00", ""))
         text = clean_text(await asyncio.wrap_future(work))
-        cut = page.cut or len(text) > MAX_TEXT_CHARS
+        cut = page.cut or len(page.data) > len(data) or len(text) > MAX_TEXT_CHARS
         return _Text(page.url, text[:MAX_TEXT_CHARS], cut, until)
 
     async def _html(self, page: WebPage, until: float) -> _Text:

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from agent.media import charsets
 from agent.messages import text_of
 from agent.ports import ToolContext
+from agent.tools import fetch
 from agent.tools.attachments import OpenAttachmentTool
 from agent.tools.fetch import FetchUrlTool
 from agent.tools.registry import ToolRegistry
@@ -491,6 +493,30 @@ async def test_a_large_page_leaves_the_loop_to_others(scene: Scene) -> None:
         steps += 1
     assert "Some **bold** text" in await task
     assert steps > 100  # others had their turns while it was read
+
+
+async def test_letters_that_are_none_leave_the_loop_to_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is replaced, which takes its time; all in one go would hold up the daemon."""
+    scene.serve("/x", page(b"a" + b"\x81" * 9_000_000, "text/plain; charset=windows-1252"))
+    steps, seen = 0, []
+
+    def watched(data: bytes, label: str) -> str:
+        before = steps
+        text = charsets.web_text(data, label)
+        seen.append((len(data), steps - before))
+        return text
+
+    monkeypatch.setattr(fetch, "web_text", watched)
+    task = asyncio.ensure_future(scene.fetch("/x"))
+    while not task.done():
+        await asyncio.sleep(0)
+        steps += 1
+    assert inner(await task).startswith("a\ufffd\ufffd")
+    [(size_bytes, others)] = seen
+    assert size_bytes < 2_000_000
+    assert others > 5
 
 
 async def test_a_title_and_nothing_else_to_see(scene: Scene) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.media.charsets import codec_named, web_text
+from agent.media.charsets import PIECE_BYTES, codec_named, web_text
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,11 @@ def test_one_damaged_letter_does_not_make_it_another_alphabet() -> None:
     assert web_text("für äöü".encode() + b"\xff") == "für äöü\ufffd"
     assert web_text("grüß".encode()[:-1]) == "grü\ufffd"
     assert web_text("grüß".encode("cp1252")) == "grüß"
+
+
+@pytest.mark.parametrize("label", ["windows-1252", "iso-8859-7", "koi8-u", "big5", "utf-8"])
+def test_what_is_read_in_pieces_is_the_same(label: str) -> None:
+    codec = codec_named(label)
+    assert codec is not None
+    data = bytes(range(256)) * (PIECE_BYTES // 128) + b"ab\x81"
+    assert web_text(data, label) == data.decode(codec, "replace")
