@@ -13,7 +13,7 @@ from agent.errors import ConfigError
 from gateway.config.environment import environment
 from gateway.config.hints import is_secret, shape_of_section, unknown_key
 from gateway.config.models import Config
-from gateway.config.overlay import lay_over, variable
+from gateway.config.overlay import lay_over, nearest, variable
 from gateway.config.renamed import to_new_names
 from gateway.config.showing import redacted
 from gateway.config.written import Path, Place, Written, parse_yaml
@@ -128,7 +128,7 @@ def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place,
     where = f"{place}: {'.'.join(str(part) for part in loc) or '(the file)'}"
     where += f" (written as {called})" if called else ""
     if unknown:
-        return place, f"{where}: {unknown_key(loc, variable if place.is_variable else str)}"
+        return place, f"{where}: {_of_unknown(loc, place)}"
     if error["type"] in ("model_type", "model_attributes_type") and loc:
         return place, f"{where}: {shape_of_section(loc)}"
     message = str(error["msg"]).removeprefix("Value error, ")
@@ -137,6 +137,17 @@ def _explain(error: dict[str, Any], name: str, written: Written) -> tuple[Place,
     plain = plain and not is_secret(loc[-1:]) and _HANDED_ON.isdisjoint(loc)
     shown = f" (it is {redacted(value)!r})" if plain else ""
     return place, f"{where}: {message[:1].lower()}{message[1:]}{shown}"
+
+
+def _of_unknown(loc: Path, place: Place) -> str:
+    """A variable names a whole path, so what it was meant for is named whole."""
+    if not place.is_variable:
+        return unknown_key(loc)
+    said = unknown_key(loc, variable)
+    if "did you mean" in said and (near := nearest(place.source)) is not None:
+        return f"unknown key; did you mean {near}?"
+    like = f"; it is built like {variable('model.name')}, and config.yaml lists every key"
+    return said + (like if said == "unknown key" else "")
 
 
 def _is_branch_label(part: Any) -> bool:

@@ -16,6 +16,7 @@ from gateway.config.shape import all_paths, field_at, takes_text
 from gateway.config.written import Path, Place, Written, parse_value
 
 PREFIX = "POSTHOUSE__"
+_SLIP = 0.8
 _POSITION = re.compile(r"^:(?:\d+:\d+:)? ")
 
 
@@ -67,6 +68,15 @@ def nearly_meant(env: Mapping[str, str]) -> Iterator[str]:
             meant = ours.get(_squeezed(name))
             if meant is not None:
                 yield f"{name} is set, but nothing reads it: call it {meant}"
+
+
+def nearest(name: str) -> str | None:
+    """The variable that was most likely meant, all of it; None: nothing is near."""
+    import difflib  # noqa: PLC0415 - only for one that is wrong
+
+    known = [variable(path).removeprefix(PREFIX) for path in all_paths(Config)]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=_SLIP)
+    return PREFIX + near[0] if near else None
 
 
 def _squeezed(name: str) -> str:

@@ -76,7 +76,10 @@ def test_sections_of_plugins_may_be_laid_over() -> None:
     [
         ({"MODEL__NAM": "x"}, "POSTHOUSE__MODEL__NAM: model.nam: unknown key; did you mean"),
         ({"MODEL__NAM": "x"}, "did you mean POSTHOUSE__MODEL__NAME?"),
-        ({"MODLE__NAME": "x"}, "POSTHOUSE__MODLE__NAME: modle: unknown key; did you mean POSTH"),
+        ({"MODLE__NAME": "x"}, "modle: unknown key; did you mean POSTHOUSE__MODEL__NAME?"),
+        ({"GATWAY__HTTP__PROT": "1"}, "did you mean POSTHOUSE__GATEWAY__HTTP__PORT?"),
+        ({"NOPE__X": "1"}, "nope: unknown key; it is built like POSTHOUSE__MODEL__NAME"),
+        ({"MODEL__API_KEY": "x"}, "secrets do not belong"),
         ({"MODEL__MAX_TOKENS": "many"}, "POSTHOUSE__MODEL__MAX_TOKENS: model.max_tokens: input"),
         ({"MODEL": "claude"}, "POSTHOUSE__MODEL: model: must be a section with keys"),
         ({"MODEL__": "x"}, "names no key; it is built like POSTHOUSE__MODEL__NAME"),
