@@ -43,6 +43,8 @@ class Answers:
             handlers["top"] = self._answer_top
         if parts.plugin_rows is not None:
             handlers["plugins"] = self._answer_plugins
+        if parts.look_at_index is not None:
+            handlers["index"] = self._answer_index
         return handlers
 
     def status(self) -> dict[str, Any]:
@@ -102,6 +104,12 @@ class Answers:
     ) -> None:
         found = self._parts.plugin_rows() if self._parts.plugin_rows is not None else []
         await send_line(writer, {"plugins": found})
+
+    async def _answer_index(
+        self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        assert self._parts.look_at_index is not None
+        await send_line(writer, {"index": await self._parts.look_at_index()})
 
     async def _serve_chat(
         self, request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter

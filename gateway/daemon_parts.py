@@ -80,6 +80,8 @@ class Parts:
     """Where people ask to be forgotten."""
     plugin_rows: Callable[[], list[dict[str, Any]]] | None = None
     """For `posthouse plugins`; None: there are none in this process."""
+    look_at_index: Callable[[], Awaitable[str | None]] | None = None
+    """Somebody beside the daemon met damage of the search index; what is said of it then."""
     let_go: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = ()
     """What else is told of the end, by name, while the store is still open."""
     beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()

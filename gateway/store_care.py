@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -44,6 +45,11 @@ class Found(Protocol):
     @property
     def pages(self) -> Sequence[str]:
         """Damage to what is stored."""
+        ...
+
+    @property
+    def search(self) -> Sequence[str]:
+        """Damage to the index of search."""
         ...
 
     def lines(self) -> list[str]:
@@ -139,6 +145,7 @@ class StoreCare:
         self._clock = clock
         self._advice = advice
         self._remark: str | None = None
+        self._one_look = asyncio.Lock()
 
     @property
     def remark(self) -> str | None:
@@ -155,15 +162,25 @@ class StoreCare:
         The first look is at once, so that a process that lives for a few seconds does it as well.
         """
         try:
-            of = self._care.index.rebuilds
-            if (trouble := await self._care.index_trouble()) is not None:
-                self._care.index.hurt(trouble, of=of)
+            await self.look_at_index()
         except StoreError as exc:
             log.warning("the search index could not be looked at", extra={"reason": str(exc)})
         while True:
             if await self._care.index.wanted():
                 await self._look_at_pages()
             await self._make_index_anew()
+
+    async def look_at_index(self) -> str | None:
+        """Somebody has reason to think that it is damaged; what it is, as `remark` has it.
+
+        Raises:
+            StoreError: it could not be looked at.
+        """
+        async with self._one_look:
+            of = self._care.index.rebuilds
+            if (trouble := await self._care.index_trouble()) is not None:
+                self._care.index.hurt(trouble, of=of)
+        return self._care.index.remark
 
     async def _make_index_anew(self) -> None:
         while self._care.index.remark is not None:
@@ -271,7 +288,9 @@ class StoreCare:
 
     async def _mended(self, found: Found) -> str:
         said = f"{found.lines()[0]}; it is made anew, nothing is lost"
-        log.critical("the database was damaged: %s", said, extra={"found": found.lines()})
+        known = self._care.index.remark is not None and len(found.search) == len(found.lines())
+        if not known:
+            log.critical("the database was damaged: %s", said, extra={"found": found.lines()})
         try:
             await self._care.mend(found)
         except StoreError as exc:

@@ -40,11 +40,16 @@ class SqlArchive:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
+        self.index_damage: str | None = None
+        """Why the full-text index was no help to a search, if so."""
 
     async def search(
         self, query: str, scope: SearchScope, *, limit: int = 10, before_id: int | None = None
     ) -> list[Hit]:
-        return await self._reading.read(search.search, query, scope, limit, before_id)
+        asked = (query, scope, limit, before_id)
+        hits, damage = await self._reading.read(search.search_and_tell, *asked)
+        self.index_damage = None if damage is None else damage.reason
+        return hits
 
     async def window(self, message_id: int, *, before: int = 5, after: int = 5) -> list[Row]:
         return await self._reading.read(search.window, message_id, before, after)

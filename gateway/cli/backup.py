@@ -14,30 +14,32 @@ from gateway.backups.shelf import folder_of, not_allowed, note_elsewhere
 from gateway.backups.trees import give_to_owner_of
 from gateway.cli import exits
 from gateway.cli.output import NOTHING_YET, out, plain
-from gateway.cli.overview_text import count
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
+from gateway.counting import counted
 
 ALONE = """\
 Only the database: the files that people sent are not in it. A backup of everything:
 posthouse backup FOLDER"""
 INDEX_DAMAGE = """\
 The search index of the home is damaged ({}); no message is, and the copy's was made anew.
-The gateway makes that of the home anew when it meets the damage, or when it starts."""
+The gateway {}."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make one, and say what is in it."""
     env = environment()
     home = find_home(env)
-    Settings(None, home, env).tell()
+    settings = Settings(None, home, env)
+    settings.tell()
     try:
-        return _run(home, arguments)
+        return _run(settings, arguments)
     except PermissionError as exc:
         raise PosthouseError(not_allowed(home, exc)) from exc
 
 
-def _run(home: Home, arguments: argparse.Namespace) -> int:
+def _run(settings: Settings, arguments: argparse.Namespace) -> int:
+    home = settings.home
     if is_pending(home.path):
         raise PosthouseError(
             "a restore of this home was cut off; run it again first, or start the gateway, which "
@@ -46,7 +48,8 @@ def _run(home: Home, arguments: argparse.Namespace) -> int:
     made = _make(home, arguments.destination, SystemClock().now())
     if not made.backup.path.is_relative_to(folder_of(home).resolve()):
         note_elsewhere(home, made.backup)
-    out(json.dumps(made.facts(), ensure_ascii=False) if arguments.json else _told(made))
+    looked = made.index_damage is not None and settings.tell_of_index()
+    out(json.dumps(made.facts(), ensure_ascii=False) if arguments.json else _told(made, looked))
     return exits.OK
 
 
@@ -64,22 +67,30 @@ def _make(home: Home, named: str | None, now: float) -> Made:
     return made
 
 
-def _told(made: Made) -> str:
+def _told(made: Made, looked: bool) -> str:
     counts = made.counts
     lines = [
         f"written and checked: {plain(str(made.backup.path))}",
-        f"{count(counts['conversations'], 'conversation')}, "
-        f"{count(counts['messages'], 'message')}, "
+        f"{counted(counts['conversations'], 'conversation')}, "
+        f"{counted(counts['messages'], 'message')}, "
         f"{made.backup.bytes / 1e6:.1f} MB",
     ]
     if made.alone:
         lines.append(ALONE)
     else:
-        lines.append(count(made.attachments, "attachment") + "".join(f", {b}" for b in made.beside))
+        lines.append(
+            counted(made.attachments, "attachment") + "".join(f", {b}" for b in made.beside)
+        )
     if made.index_damage is not None:
-        lines.append(INDEX_DAMAGE.format(plain(made.index_damage)))
+        when = (
+            "knows, and makes that of the home anew (`posthouse status`)"
+            if looked
+            else "makes it anew when it starts"
+        )
+        lines.append(INDEX_DAMAGE.format(plain(made.index_damage), when))
     if made.missing_attachments:
-        lines.append(f"{made.missing_attachments} attachments were gone from the home before")
+        gone = counted(made.missing_attachments, "attachment was", "attachments were")
+        lines.append(f"{gone} gone from the home before")
     if made.left_out:
         some = ", ".join(plain(name, 60) for name in made.left_out[:5])
         lines.append(f"not readable, and so not in it: {some}")

@@ -14,6 +14,7 @@ from agent.compaction.plan.report import last_compression
 from agent.composition import fill
 from agent.errors import PosthouseError, SessionNotFound
 from agent.ledger import LedgerScope
+from agent.llm.background import in_daemon_thread
 from agent.prices import price_table
 from agent.sessions import LoadedSession, SearchScope, SessionInfo
 from agent.spending import bill_of
@@ -57,6 +58,8 @@ async def _run(arguments: argparse.Namespace) -> int:
                 await _show(store, session_id, settings, arguments.json)
             case "search":
                 await _search(store, arguments.query, arguments.limit, arguments.json)
+                if store.index_damage is not None:
+                    await in_daemon_thread(lambda: _say_of_index(settings), "tell of the index")
             case _:
                 sessions = await store.lineage(await find_session(store, arguments.id))
                 infos = await store.session_infos([s.id for s in sessions])
@@ -170,6 +173,14 @@ def _shows_blocks() -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def _say_of_index(settings: Settings) -> None:
+    knows = settings.tell_of_index()
+    what = "the gateway knows, and makes it anew" if knows else "the next start makes it anew"
+    sys.stderr.write(
+        f"the search index is damaged, so every message was read; {what}. No message is lost\n"
+    )
 
 
 async def _search(store: Archive, query: str, limit: int, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, PosthouseError
 from gateway.config.environment import Home, find_config_file
 from gateway.config.loading import Loaded, load, read_text
 from gateway.config.models import Config
@@ -82,6 +82,13 @@ class Settings:
             RequestFailed: it runs, and could not.
         """
         return self._daemon().ask(request, seconds=seconds)
+
+    def tell_of_index(self) -> bool:
+        """Have the daemon look at the search index; False: none does."""
+        try:
+            return self.ask({"op": "index"}) is not None
+        except PosthouseError:  # it looks at it at its next start
+            return False
 
     def listening(self) -> Path | None:
         """At which socket the daemon answers; None: it does not run.

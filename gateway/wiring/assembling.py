@@ -237,6 +237,7 @@ def assemble(
             warm_up=partial(warm_up, model, answering, tidy_files),
             overview=overview,
             details=night.details(report.details) if night is not None else report.details,
+            look_at_index=night.look_at_index if night is not None else None,
             take_in=take_in,
             pairing=PairingOffice(
                 store,

@@ -86,6 +86,10 @@ class Night:
         """For the house's jobs."""
         return [self._backup, self._upkeep]
 
+    async def look_at_index(self) -> str | None:
+        """As `StoreCare.look_at_index`."""
+        return await self._care.look_at_index()
+
     def beside(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """What runs beside everything else."""
         return [

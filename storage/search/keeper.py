@@ -135,5 +135,7 @@ class IndexKeeper:
                 f"the search index is damaged and could not be made anew ({self._failed}); tried"
                 f" again in {minutes:.0f} min. Nothing is lost; until then search is slower"
             )
-        what = "is being made anew" if self._begun else "will be made anew"
+        wait = self.wait_seconds()
+        later = f"is made anew in {wait / 60:.0f} min" if wait >= 60 else "is being made anew"
+        what = "is being made anew" if self._begun else later
         return f"the search index was damaged ({self._reason}); it {what}, nothing is lost"

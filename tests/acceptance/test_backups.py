@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.upkeep import examine
 from tests.acceptance.harness import (
     REPO,
     TelegramChat,
@@ -26,6 +27,7 @@ from tests.acceptance.harness import (
     run_command,
 )
 from tests.fakes.disks import fill, small_disk
+from tests.fakes.index_damage import damage
 from tests.fakes.store_invariants import check_invariants
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -230,3 +232,40 @@ async def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
             assert "STORE TAKES NOTHING" not in (daemon.status() or {})["details"]
             await daemon.terminate()
             check_invariants(world.home / "state.db")
+
+
+async def test_a_search_index_that_is_damaged_under_the_daemon(
+    world: World, tmp_path: Path
+) -> None:
+    """It stayed so until the next night, and the backup of that night failed over it."""
+    database = world.home / "state.db"
+
+    async def whole() -> None:
+        await eventually(
+            lambda: examine(database, thorough=True).sound, 30, "a whole index", alive=daemon
+        )
+
+    world.configure()
+    daemon = await world.run("telegram")
+    chat = TelegramChat(world)
+    for n in range(6):
+        chat.say(f"note {n} about quartz")
+        await answered(chat, f"note {n}", daemon)
+    await whole()
+    damage(database, "rows gone")
+    found = await run_command(world.home, "sessions", "search", "quartz", "--json")
+    assert len(json.loads(found.stdout)) >= 6
+    assert "the gateway knows" in found.stderr
+    await whole()
+    assert "search index" not in (await run_command(world.home, "status")).stdout
+    damage(database, "zeroed")
+    made = await run_command(world.home, "backup", str(tmp_path / "b"))
+    assert made.returncode == 0, made.stderr
+    assert "The gateway knows" in made.stdout
+    assert examine(tmp_path / "b/state.db", thorough=True).sound
+    # Twice in so short a time: not at once, and `status` says so meanwhile.
+    assert "the search index was damaged" in (await run_command(world.home, "status")).stdout
+    await daemon.terminate()
+    daemon = await world.run("telegram")
+    await whole()
+    assert "search index" not in (await run_command(world.home, "status")).stdout

@@ -40,13 +40,14 @@ class Finding:
 
     pages: Sequence[str] = ()
     others: Sequence[str] = ()
+    search: Sequence[str] = ()
 
     @property
     def sound(self) -> bool:
-        return not (self.pages or self.others)
+        return not (self.pages or self.others or self.search)
 
     def lines(self) -> list[str]:
-        return [*self.pages, *self.others]
+        return [*self.pages, *self.others, *self.search]
 
 
 class FakeIndex:
@@ -216,7 +217,7 @@ async def test_what_can_be_made_anew_stops_nobody(
 ) -> None:
     file = FakeFile()
     care = care_of(file, clock)
-    file.findings = [Finding(others=["the search index"])] * 2
+    file.findings = [Finding(search=["the search index"])] * 2
     await care.check()
     assert (file.mended, file.condemned, care.remark) == (1, None, None)
     assert [r.levelno for r in caplog.records] == [logging.CRITICAL]
@@ -245,6 +246,25 @@ async def test_an_index_that_is_damaged_is_made_anew_at_once(clock: FakeClock) -
     await clock.advance(600)
     assert (file.upkept, care.remark) == (7, None)
     minding.cancel()
+
+
+async def test_what_is_known_of_the_index_is_not_said_once_more(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = FakeFile()
+    file.index.hurt("malformed")
+    file.findings = [Finding(search=["malformed"])] * 2
+    await care_of(file, clock).check()
+    assert file.mended == 1
+    assert not caplog.records
+
+
+async def test_whoever_meets_damage_beside_the_daemon_has_it_looked_at(clock: FakeClock) -> None:
+    file = FakeFile()
+    care = care_of(file, clock)
+    assert await care.look_at_index() is None
+    file.trouble_with_index = "malformed"
+    assert await care.look_at_index() == "malformed"
 
 
 async def test_a_page_that_somebody_has_met_is_looked_at_at_once(clock: FakeClock) -> None:
