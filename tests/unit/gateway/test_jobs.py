@@ -691,6 +691,17 @@ async def test_a_chat_that_is_closed_for_an_afternoon_pauses_no_job(clock: FakeC
     assert (await rig.job(job)).state == "active"
 
 
+async def test_a_job_that_comes_once_a_day_is_tried_three_times(clock: FakeClock) -> None:
+    rig = JobRig(clock)
+    await rig.start()
+    job = await rig.add(schedule=NINE)
+    rig.platform.blocked["111"] = ChatGone("no rights")
+    await rig.go(3 * DAY)
+    assert (len(rig.platform.calls), (await rig.job(job)).state) == (3, "active")
+    await rig.go(DAY)
+    assert (len(rig.platform.calls), (await rig.job(job)).state) == (3, "paused")
+
+
 async def test_a_job_that_trips_over_a_bug_of_ours_is_paused_in_words(clock: FakeClock) -> None:
     class Buggy(MemoryStore):
         async def ran_between(self, job_id: str, first: float, last: float) -> Any:
