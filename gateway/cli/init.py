@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -38,6 +38,7 @@ NO_TERMINAL = (
     "(`posthouse init --help`), tokens and keys from the environment"
 )
 UNCHANGED = "Nothing was changed."
+_PLATFORMS = ("telegram", "discord")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,9 +92,9 @@ def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
     _tell(write_all(ground.home, wishes.secrets, config))
     ground = survey(environment(), None, offline=True, as_service=True)
     _look(ground)
-    waiting = [line for name in ("telegram", "discord") if (line := _without_token(ground, name))]
-    for line in waiting:
-        out(f"\nwarning: {line}")
+    waiting = [*filter(None, (_without_token(ground, name) for name in _PLATFORMS))]
+    for missing in waiting:
+        out(f"\nwarning: {missing}")
     if not arguments.yes and _wants_service(talk, ground):
         return _install_service(ground)
     if not waiting or ground.secrets.telegram_bot_token or ground.secrets.discord_bot_token:
@@ -196,7 +197,7 @@ def _look(ground: Ground) -> None:
         out(f"\n{in_words(troubles)}")
 
 
-def _without_token(ground: Ground, name: Literal["telegram", "discord"]) -> str | None:
+def _without_token(ground: Ground, name: str) -> str | None:
     """What is missing where somebody may talk to a bot that nobody can start; None: nothing."""
     config, secrets = getattr(ground.config, name), ground.secrets.by_name()
     variable = f"{name.upper()}_BOT_TOKEN"

@@ -25,6 +25,12 @@ def look(ground: Ground) -> Iterable[Finding]:
             f"{path} ({home.reason}) is closed to you", "ask as the gateway's user, or as root"
         )
         return said.findings
+    if not path.exists() and not (below := _there(path)).is_dir():
+        said.problem(
+            f"{path} ({home.reason}) can not be made: {below} is no folder",
+            "set POSTHOUSE_HOME to another folder",
+        )
+        return said.findings
     if not path.exists():
         said.note(
             f"{path} ({home.reason}) is not there yet",

@@ -694,3 +694,11 @@ def test_how_much_tools_have_written(house: House) -> None:
     assert problem.text.startswith("tools write nothing: ")
     house.say("agent: {tools: {keep_free_mb: 1000000000}}\n")  # none writes
     assert [f for f in house.findings() if f.level == "problem"] == []
+
+
+def test_a_home_below_a_file_can_not_be_made(house: House, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    house.env["POSTHOUSE_HOME"] = str(tmp_path / "file" / "home")
+    (found,) = [f for f in house.findings() if f.area == "home"]
+    assert found.level == "problem"
+    assert f"{tmp_path / 'file'} is no folder" in found.text
