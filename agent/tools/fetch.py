@@ -27,6 +27,8 @@ _MAX_TEXT_BYTES = 4 * MAX_TEXT_CHARS + 4
 """Nearly all letters take four bytes at most, and there may be a mark in front of them."""
 MAX_OF_ONE_CONVERSATION = 2
 """Pages at once: one conversation does not hold up the others."""
+MAX_HELD = 8
+"""Pages of all conversations that are on their way, or wait until they are read: 10 MB each."""
 KEPT_TEXTS = 8
 KEPT_SECONDS = 600.0
 _URL_CHARS = 500
@@ -89,6 +91,7 @@ class FetchUrlTool:
         self._threads = DaemonThreads(2, name="web-text")
         self._one_html = asyncio.Semaphore(1)
         """Its process may take half of the memory that a whole service is given."""
+        self._held = asyncio.Semaphore(MAX_HELD)
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._kept: OrderedDict[tuple[str, str], _Text] = OrderedDict()
 
@@ -101,7 +104,7 @@ class FetchUrlTool:
         slots = self._slots.setdefault(
             context.conversation_id, asyncio.Semaphore(MAX_OF_ONE_CONVERSATION)
         )
-        async with slots:
+        async with slots, self._held:
             page = await self._web.get(url)
             kind = media_type_of(page.data)
             if kind == PDF or kind in SHOWN_TYPES + CONVERTED_TYPES:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agent.media import charsets
+from agent.media.html import HtmlText
 from agent.messages import text_of
 from agent.ports import ToolContext
 from agent.tools import fetch
@@ -481,6 +482,38 @@ async def test_one_conversation_has_two_pages_on_their_way(scene: Scene) -> None
     assert waiting == 2
     go.set()
     assert [inner(text) for text in await asyncio.gather(*tasks)] == ["ok"] * 5
+
+
+async def test_no_more_pages_are_brought_than_can_be_held(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read one at a time: what waits for that is in memory, of all conversations."""
+    go, read = asyncio.Event(), 0
+
+    async def held(*_: Any, **__: Any) -> HtmlText:
+        nonlocal read
+        await go.wait()
+        read += 1
+        return HtmlText("", "ok", False)
+
+    monkeypatch.setattr(fetch, "html_text", held)
+    scene.serve("/x", page(b"<p>ok"))
+    call = {
+        "id": "c",
+        "function": {"name": "fetch_url", "arguments": f'{{"url": "{scene.site.url}/x"}}'},
+    }
+    tasks = [
+        asyncio.ensure_future(
+            scene.registry.run(call, ToolContext(f"c{n}", "test:1", True, "t"))  # type: ignore[arg-type]
+        )
+        for n in range(fetch.MAX_HELD + 4)
+    ]
+    await _until(lambda: len(scene.site.asked) == fetch.MAX_HELD)
+    await asyncio.sleep(0.2)
+    assert len(scene.site.asked) == fetch.MAX_HELD
+    go.set()
+    await asyncio.gather(*tasks)
+    assert read == fetch.MAX_HELD + 4
 
 
 async def test_a_large_page_leaves_the_loop_to_others(scene: Scene) -> None:
