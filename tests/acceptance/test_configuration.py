@@ -88,6 +88,30 @@ async def test_the_lock_of_a_killed_daemon_is_free(world: World) -> None:
     assert second.exit_code is None
 
 
+async def test_every_command_finds_a_daemon_of_another_configuration(world: World) -> None:
+    """Started with `--config F`, which puts the socket elsewhere; commands know nothing of F."""
+    socket = world.home.parent / "elsewhere.sock"
+    written = world.configure(gateway={"control_socket": str(socket)})
+    elsewhere = written.rename(world.home.parent / "other.yaml")
+    daemon = world.daemon(config=elsewhere, secrets=world.secrets_for("telegram"))
+    daemon.socket = socket
+    await daemon.start().ready("telegram")
+    for arguments in (["status"], ["jobs"], ["pair", "list"], ["top"], ["doctor", "--offline"]):
+        found = await run_command(world.home, *arguments)
+        assert "does not run" not in found.stdout, arguments
+        assert "not running" not in found.stdout, arguments
+        assert found.returncode == 0, (arguments, found.stderr)
+    chat = await run_command(world.home, "chat", stdin="hello\n", secrets=world.secrets)
+    assert (chat.returncode, "reply to: hello" in chat.stdout) == (0, True), chat.stderr
+    gone = await run_command(world.home, "forget", "telegram:987", "--yes")
+    assert gone.returncode == 0, gone.stderr
+
+    await daemon.kill()
+    assert socket.exists()
+    status = await run_command(world.home, "status")
+    assert (status.returncode, "start it with" in status.stdout) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [

@@ -126,10 +126,10 @@ async def test_the_operator_pauses_resumes_and_cancels(world: World) -> None:
     chat.say("/remind every day at 9 tea")
     await answered(chat, "Set as job 1", daemon)
     [job] = await of_people(world)
-    assert (await jobs(world, "pause", job["id"]))["job"]["state"] == "paused"
+    assert (await jobs(world, "pause", job["id"]))["state"] == "paused"
     chat.say("/jobs")
     await answered(chat, "↳ paused", daemon)
-    assert (await jobs(world, "resume", job["id"]))["job"]["state"] == "active"
+    assert (await jobs(world, "resume", job["id"]))["state"] == "active"
     table = await run_command(world.home, "jobs")
     assert "tea" in table.stdout
     assert "every day at 09:00" in table.stdout
