@@ -16,6 +16,8 @@ FREE_FILES = 10_000
 """So many more files the disk has to take; of a small one a twentieth of all that it takes."""
 SLACK_BYTES = 64 * MEGABYTE
 """What others on the same disk may write while a command makes room."""
+_UNCOUNTABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM)
+"""What lies in such a folder nobody can count: a command may have closed it for just that."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -119,21 +121,25 @@ def measured(folder: int, most_bytes: int) -> tuple[int, int]:
         try:
             fd = os.open(path, _FOLDER, dir_fd=folder)
         except OSError as exc:
-            if exc.errno == errno.ENAMETOOLONG:  # nobody can count what lies in it
+            if exc.errno in _UNCOUNTABLE:
                 return size, MAX_ENTRIES
-            continue  # gone, or not ours to read
+            continue  # gone, or a link by now
         try:
             with os.scandir(fd) as found:
                 for entry in found:
                     entries += 1
                     if entries >= MAX_ENTRIES or size > most_bytes:
                         break
-                    with contextlib.suppress(OSError):  # gone by now
+                    try:
                         facts = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(facts.st_mode):
-                            size += facts.st_size
-                        elif stat.S_ISDIR(facts.st_mode):
-                            waiting.append(f"{path}/{entry.name}")
+                    except PermissionError:  # its names can be read, and nothing else
+                        return size, MAX_ENTRIES
+                    except OSError:
+                        continue  # gone by now
+                    if stat.S_ISREG(facts.st_mode):
+                        size += facts.st_size
+                    elif stat.S_ISDIR(facts.st_mode):
+                        waiting.append(f"{path}/{entry.name}")
         finally:
             os.close(fd)
     return size, entries

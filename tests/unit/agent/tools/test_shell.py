@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -459,6 +460,24 @@ async def test_what_lies_too_deep_to_be_counted_is_too_much(scene: Scene) -> Non
         await scene.run(f"{deep}; sleep 10")
     await scene.run("rm -r 0*")
     assert list(scene.folder.iterdir()) == []
+
+
+async def test_what_is_closed_to_counting_is_too_much(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command can close a folder, and nobody would see what lies in it."""
+
+    def opened(path: Any, flags: int, *args: Any, dir_fd: int | None = None) -> int:
+        if dir_fd is not None and os.stat(path, dir_fd=dir_fd).st_mode & 0o700 == 0:
+            raise PermissionError(errno.EACCES, "also where the tests run as root")
+        return os_open(path, flags, *args, dir_fd=dir_fd)
+
+    os_open = os.open
+    monkeypatch.setattr(room.os, "open", opened)
+    with pytest.raises(ToolError, match="the workspace is full"):
+        await scene.run("mkdir shut; echo much > shut/much; chmod 0 shut; sleep 10")
+    await scene.run("chmod 700 shut")
+    assert "full" not in await scene.run("cat shut/much")
 
 
 async def test_with_too_little_room_on_the_disk_a_command_can_only_make_some(
