@@ -12,10 +12,11 @@ from gateway.intake.access import Ground, Verdict
 from gateway.intake.gate import Gate
 from gateway.intake.records import message_of
 from gateway.jobs import job_text
-from gateway.platforms.contract import InboundMessage
+from gateway.platforms.contract import ChatGone, InboundMessage
 
 AGAIN_SECONDS = 60.0
-"""How long a platform that did not answer is not asked again, by whichever job."""
+"""How long a platform that did not answer is not asked again, by whichever job; nor about a chat
+that is not seen, by those of that chat."""
 
 RolesOf = Callable[[Address, str], Awaitable[frozenset[str] | None]]
 """`gateway.platforms.contract.KnowsRoles.roles_of`, of whichever platform the address is on."""
@@ -44,7 +45,8 @@ class Rights:
         self._gate = gate
         self._roles_of = roles_of
         self._clock = clock
-        self._silent_until: dict[tuple[str, str], float] = {}
+        self._silent_until: dict[tuple[str | None, ...], float] = {}
+        """By bot, and by chat."""
 
     def serves(self, platform: str) -> bool:
         """Is this platform on?"""
@@ -91,9 +93,15 @@ class Rights:
 
     async def _roles(self, address: Address, user_id: str) -> frozenset[str]:
         bot, now = (address.platform, address.bot_id), self._clock.monotonic()
-        if now < self._silent_until.get(bot, now):
+        chat = (*bot, address.chat_id, address.thread_id)
+        self._silent_until = {who: at for who, at in self._silent_until.items() if now < at}
+        if not self._silent_until.keys().isdisjoint((bot, chat)):
             raise RightsUnknown
-        roles = await self._roles_of(address, user_id)
+        try:
+            roles = await self._roles_of(address, user_id)
+        except ChatGone:
+            self._silent_until[chat] = now + AGAIN_SECONDS
+            raise RightsUnknown from None
         if roles is None:
             self._silent_until[bot] = now + AGAIN_SECONDS
             raise RightsUnknown

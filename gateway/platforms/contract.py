@@ -374,7 +374,10 @@ class KnowsRoles(Protocol):
     async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
         """Those of a person where this address is, as they are now; of who has left: none.
 
-        None: nobody can tell at this moment. Bounded in time; never raises.
+        None: nobody can tell at this moment. Bounded in time.
+
+        Raises:
+            ChatGone: the platform answers, but the bot does not see this place (now).
         """
         ...
 

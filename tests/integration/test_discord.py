@@ -12,6 +12,7 @@ import pytest
 
 from agent.mail import Address, OutboxDraft, OutboxPart
 from gateway.platforms.contract import (
+    ChatGone,
     KnowsRoles,
     PlatformConfigError,
     PlatformState,
@@ -332,6 +333,8 @@ async def test_roles_are_told_as_they_are_now(
         assert await bot.roles_of(other_bot, str(alice.id)) is None
         assert await bot.roles_of(address(channel), "somebody") is None
         assert await bot.roles_of(address("no channel"), str(alice.id)) is None
+        with pytest.raises(ChatGone):
+            await bot.roles_of(address("4242"), str(alice.id))
 
 
 @pytest.mark.parametrize("fault", ["hang", "drop", "status", "cloudflare"])

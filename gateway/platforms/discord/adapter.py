@@ -17,6 +17,7 @@ from gateway.delivery.splitting import DISCORD_LIMIT
 from gateway.platforms.contract import (
     Address,
     Attachment,
+    ChatGone,
     FetchRefused,
     FetchUnavailable,
     Intake,
@@ -63,9 +64,8 @@ _ROLES_SECONDS = 5.0
 class DiscordPlatform:
     """`gateway.platforms.contract.Platform` on Discord.
 
-    ``nonce_scope`` names the database whose parts are sent (see `render.nonce`); ``attachments``
-    are the files that go out with answers; ``menu`` is published once per bot and change, which is
-    what ``remembered`` is for.
+    ``nonce_scope``: the database whose parts are sent (see `render.nonce`). ``attachments``: files
+    that go out with answers. ``menu``: published once per bot and change (``remembered``).
     """
 
     def __init__(
@@ -203,8 +203,7 @@ class DiscordPlatform:
     async def take_buttons(self, address: Address, message_id: str) -> None:
         self._check_bot(address)
         self._sender()
-        message = number_of(message_id)
-        if message is not None:
+        if (message := number_of(message_id)) is not None:
             await self._buttons.take(channel_of(address), message)
 
     async def fetch(self, attachment: Attachment, limit_bytes: int) -> bytes:
@@ -246,11 +245,12 @@ class DiscordPlatform:
             return None
         try:
             async with asyncio.timeout(_ROLES_SECONDS):
-                roles = await client.asking.roles_of(channel_of(address), user)
-        except (ChannelGone, HistoryUnavailable, SendError, TimeoutError) as exc:
+                return await client.asking.roles_of(channel_of(address), user)
+        except ChannelGone as exc:
+            raise ChatGone(str(exc)) from None
+        except (HistoryUnavailable, SendError, TimeoutError) as exc:
             log.debug("roles are not known", extra={"error": str(exc)})
             return None
-        return None if roles is None else frozenset(map(str, roles))
 
     async def typing(self, address: Address) -> None:
         if self._is_foreign(address):

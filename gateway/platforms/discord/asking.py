@@ -95,14 +95,16 @@ class Asking:
             message: Any = await self._bot.http.get_message(ref.channel_id, ref.message_id)
         return address_in(message, ref.attachment_id)
 
-    async def roles_of(self, channel_id: int, user_id: int) -> frozenset[int] | None:
+    async def roles_of(self, channel_id: int, user_id: int) -> frozenset[str] | None:
         """Of a person, where this channel is; of who has left: none. None: there is no guild.
 
         Raises:
             ChannelGone, HistoryUnavailable
         """
         guild_id = (await self._place(channel_id)).guild_id
-        return None if guild_id is None else await self._member_roles(guild_id, user_id)
+        if guild_id is None:
+            return None
+        return frozenset(map(str, await self._member_roles(guild_id, user_id)))
 
     # --- places
 

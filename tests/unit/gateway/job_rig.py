@@ -16,6 +16,7 @@ from gateway.jobs.house import House, HouseJob
 from gateway.jobs.keeping import keep
 from gateway.jobs.rights import Rights
 from gateway.jobs.runner import LONGEST_WAIT_SECONDS, JobRunner
+from gateway.platforms.contract import ChatGone
 from tests.fakes.platform import inbound
 from tests.unit.gateway.rig import Rig
 
@@ -49,6 +50,8 @@ class JobRig(Rig):
         self.house_jobs: list[HouseJob] = []
         self.roles: dict[str, frozenset[str] | None] = {}
         """What the platform says of people; None: it does not answer."""
+        self.unseen: set[str] = set()
+        """Chats that the bot does not see."""
         self.asked_roles: list[tuple[str, str]] = []
         self.bot_id: str | None = None
         """Of the bot that is logged in; None: it is not known yet."""
@@ -70,6 +73,8 @@ class JobRig(Rig):
 
     async def roles_of(self, address: Address, user_id: str) -> frozenset[str] | None:
         self.asked_roles.append((address.chat_id, user_id))
+        if address.chat_id in self.unseen:
+            raise ChatGone("unknown channel")
         return self.roles[user_id]
 
     async def keep(self) -> bool:

@@ -470,6 +470,22 @@ async def test_where_roles_can_not_be_asked_it_waits_and_others_do_not(rig: JobR
     assert rig.platform.texts()[-1].endswith("tea")
 
 
+async def test_a_chat_that_is_not_seen_holds_up_no_job_of_another(rig: JobRig) -> None:
+    """It was asked about first each minute, and for the rest of that nobody's role was known."""
+    lost = await with_a_role(rig)
+    await rig.go(1)
+    elsewhere = {**IN_GUILD, "chat_id": "-400"}
+    job = await rig.add(where=place(**elsewhere, sender_role_ids=frozenset({"5"})))
+    rig.roles["333"] = frozenset({"5"})
+    rig.unseen.add("-300")
+    await rig.go(2 * HOUR)
+    assert await rig.ledger(job) == [("done", 1), ("done", 1)]
+    assert rig.platform.texts("-400") == ["tea", "tea"], "on time"
+    assert await rig.ledger(lost) == [("missed", 1)]
+    assert (await rig.newest(lost)).reason == job_text.RIGHTS_UNKNOWN
+    assert len(rig.asked_roles) <= 2 + 65, "once a minute"
+
+
 async def test_where_nobody_can_tell_for_too_long_it_is_missed(rig: JobRig) -> None:
     job = await with_a_role(rig)
     rig.roles["333"] = None
