@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from typing import TypeVar
 
 from agent.daemon_threads import DaemonThreads
 from agent.errors import ToolError
+from agent.tools.clearing import delete
 from agent.tools.paths import (
     UNFINISHED,
     Entry,
@@ -67,15 +67,7 @@ class Workspaces:
             OSError: something of it can not be deleted.
         """
         folder = self._root / folder_name(place)
-        await asyncio.wrap_future(self._threads.submit(partial(_delete, folder)))
-
-
-def _delete(folder: Path) -> None:
-    """A link in its place goes, and what it leads to stays."""
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
+        await asyncio.wrap_future(self._threads.submit(partial(delete, folder)))
 
 
 class Workspace:
