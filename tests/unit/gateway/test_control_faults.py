@@ -193,6 +193,28 @@ async def test_who_still_waits_at_the_end_is_told(
     assert tracebacks(caplog) == []
 
 
+async def test_who_reads_nothing_is_let_go_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.control_server.LAST_WORDS_SECONDS", 0.05)
+    begun = asyncio.Event()
+
+    async def long(request: dict[str, Any], reader: Any, writer: Any) -> None:
+        begun.set()
+        await send_line(writer, {"text": "x" * 2_000_000})
+
+    async with listening(tmp_path, long=long) as server:
+        _, writer = await connect(server.path)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await send_line(writer, {"op": "long"})
+        await begun.wait()
+        await server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        writer.transport.abort()
+        assert left == set()
+        await server.start()
+
+
 async def test_status_and_chat_say_what_they_were_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

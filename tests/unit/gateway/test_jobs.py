@@ -622,7 +622,7 @@ async def test_a_clock_beyond_the_last_year_is_never_believed(
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_a_clock_in_1970_moves_no_job_and_holds_none_up_once_it_is_right(
-    rig: JobRig, clock: FakeClock, restarted: bool
+    rig: JobRig, clock: FakeClock, restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A board without a battery: jobs became due in 1970, and were missed for 56 years."""
     await rig.start()
@@ -634,6 +634,9 @@ async def test_a_clock_in_1970_moves_no_job_and_holds_none_up_once_it_is_right(
     await rig.go(HOLD_SECONDS)
     assert (await rig.job(job)).next_run_at == job.next_run_at
     assert job.next_run_at is not None
+    assert [r.getMessage() for r in caplog.records] == [
+        "the clock can not be right: jobs wait until it is"
+    ]
     clock.set_wall(max(real, job.next_run_at - 60))
     await rig.go(90)
     assert await rig.ledger(job) == [("done", 1)]
