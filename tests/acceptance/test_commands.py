@@ -76,7 +76,7 @@ async def test_chat_without_any_input_ends(world: World) -> None:
 
 
 async def test_the_demo_shows_it_within_twenty_seconds(world: World) -> None:
-    """A compression, a child session, a recall from its parent, and the lineage."""
+    """A compression, hygiene after a restart, a recall from the first session, and the lineage."""
     for once_more in (True, False):
         begun = time.monotonic()
         result = await run_command(world.home, "demo", seconds=60.0)
@@ -90,7 +90,21 @@ async def test_the_demo_shows_it_within_twenty_seconds(world: World) -> None:
     said = result.stdout
     grown = [said.find(f"session 1: {n} messages") for n in (2, 6, 20)]
     assert -1 < grown[0] < grown[1] < grown[2]
-    assert grown[2] < said.index("session 2 goes on with a summary")
+    half, restarted = (
+        said.index("== Half of the window is full"),
+        said.index("is stopped, and start"),
+    )
+    net = said.index("== Hygiene, before the turn")
+    assert grown[2] < half < said.index("session 2 goes on") < restarted
+    assert restarted < net < said.index("session 3 goes on")
+    numbers = "".join(char for char in said if char != ",")
+    for notice, bar in re.findall(r"\((\d+)/\d+ tokens;[^#]*?prompt (\d+) tokens", numbers):
+        assert notice == bar, "what is told of the same prompt is the same number"
+    shrunk = re.findall(r"would have had (\d+) tokens[^#]*? messages: (\d+) tokens", numbers)
+    assert len(shrunk) == 2
+    for (before, after), limit in zip(shrunk, (0.5 * 8000, 0.85 * 8000), strict=True):
+        assert limit <= int(before) > int(after)
+        assert f"prompt {after} tokens" in numbers
     asked = said.rindex("you: recall")
     found = " ".join(said[said.index("Found again: “", asked) :].split())
     assert re.match(r"Found again: “[^”]*locker[^”]*BLUE-HERON-1183[^”]*”.* session 1\)", found), (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.demo import CODE, LOCKER, epilogue
+from gateway.cli.demo import epilogue
+from gateway.cli.demo_script import CODE, LOCKER
 from storage.memory import MemoryStore
 from tests.contract.store_suite import said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
