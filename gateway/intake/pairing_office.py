@@ -95,7 +95,8 @@ class PairingOffice:
         return {
             "platform": person.platform,
             "user_id": person.user_id,
-            "name": person.shown_name,
+            "shown_name": person.shown_name,
+            "name": person.shown_name,  # as it was called at first
             "approved_at": person.approved_at,
             "in_force": person.platform in self._pairing_on(),
         }
@@ -105,6 +106,7 @@ def _request(request: PairingRequest) -> Answer:
     return {
         "platform": request.platform,
         "user_id": request.user_id,
+        "shown_name": request.shown_name,
         "name": request.shown_name,
         "asked_at": request.asked_at,
         "expires_at": request.expires_at,

@@ -12,6 +12,7 @@ import pytest
 from agent.clock import RandomIds, SystemClock
 from agent.jobs.nouns import Action, JobDraft, Schedule
 from agent.jobs.ports import JobStore
+from agent.pairings import PairingRequest, digest_of
 from gateway.cli.main import main
 from storage.sqlite import open_store
 from tests.contract.jobs_suite import PLACE
@@ -73,3 +74,20 @@ async def test_jobs_are_told_in_the_names_of_their_table(
     assert json.loads(capsys.readouterr().out) == []
     assert await asyncio.to_thread(main, ["jobs", "pause", job_id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "paused"
+
+
+async def test_people_are_told_in_the_names_of_their_tables(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SystemClock()
+    opened = await open_store(home / "state.db", clock=clock, ids=RandomIds())
+    digest, now = digest_of(b"salt", "ABCDEFGH"), clock.now()
+    await opened.ask_pairing(
+        PairingRequest("telegram", "42", "Ann", b"salt", digest, now, now + 60)
+    )
+    await opened.close()
+    capsys.readouterr()
+    assert await asyncio.to_thread(main, ["pair", "list", "--json"]) == 0
+    (asks,) = json.loads(capsys.readouterr().out)["requests"]
+    assert {"platform", "user_id", "shown_name", "asked_at", "expires_at"} <= set(asks)
+    assert asks["shown_name"] == "Ann"
