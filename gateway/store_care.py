@@ -20,6 +20,8 @@ LAST_THOROUGH = "last thorough check"
 WORTH_SHARE = 0.25
 WORTH_BYTES = 16 * 1024 * 1024
 """Writing the file anew holds up every write for about a second per 200 MB: so much is worth it."""
+ABANDONED = "pages_abandoned"
+"""Set by the store: pages of a search index that could not be dropped are still in the file."""
 REWRITING_SINCE = "rewriting since"
 REST_SECONDS = 6.5 * 86_400
 """What was cut off in its midst would be so in the next night too, and nobody is answered then."""
@@ -231,7 +233,8 @@ class StoreCare:
         if self._care.trouble() is not None:
             return "not tidied"
         unused, all_bytes = await self._care.unused_bytes()
-        if unused < WORTH_BYTES or unused < WORTH_SHARE * all_bytes:
+        abandoned = await self._care.fact(ABANDONED) is not None
+        if not abandoned and (unused < WORTH_BYTES or unused < WORTH_SHARE * all_bytes):
             return f"{_mb(unused)} of {_mb(all_bytes)} unused"
         if not await self._quiet():
             return f"{_mb(unused)} unused, but somebody always writes; tomorrow again"
@@ -247,6 +250,8 @@ class StoreCare:
         await self._care.set_fact(REWRITING_SINCE, None)
         if not rewritten:
             return f"{_mb(unused)} unused, and the file can not be written anew; see the log"
+        if abandoned:
+            await self._care.set_fact(ABANDONED, None)
         seconds = self._clock.monotonic() - begun
         log.info("database written anew", extra={"freed_bytes": unused, "seconds": seconds})
         return f"{_mb(unused)} given back in {seconds:.1f} s"

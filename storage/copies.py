@@ -15,8 +15,8 @@ from urllib.parse import quote
 from agent.clock import RandomIds
 from agent.errors import StoreError, StoreUnavailable
 from agent.model_metadata import estimate_message_tokens
-from storage import forgetting
-from storage.database import Transaction
+from storage import forgetting, remembered
+from storage.database import Transaction, is_damage
 from storage.in_place import has_log
 from storage.looking import look
 from storage.migrate import check_version, shipped
@@ -79,10 +79,30 @@ def _copy(source: Path, target: Path, now: float) -> None:
     # `VACUUM INTO` reads one state of the database, without holding up who writes.
     with closing(look(source)) as db:
         check_version(db, shipped()[-1].version)
-        db.execute("VACUUM INTO ?", (str(target),))
+        try:
+            db.execute("VACUUM INTO ?", (str(target),))
+        except sqlite3.DatabaseError as exc:
+            if not is_damage(exc):
+                raise
+            _copy_without_index(db, target)
     with closing(_changing(target)) as db:
         mark_as_copy(db, now)
     sync(target)
+
+
+def _copy_without_index(db: sqlite3.Connection, target: Path) -> None:
+    """If the damaged page is one of the search index, all else is whole."""
+    os.truncate(target, 0)
+    with closing(sqlite3.connect(_uri(target, "rw"), uri=True, isolation_level=None)) as copy:
+        db.backup(copy)
+    with closing(_changing(target)) as copy:
+        copy.execute("BEGIN IMMEDIATE")
+        tx = Transaction(copy, RandomIds(), estimate_message_tokens)
+        index.abandon(tx)
+        remembered.set_fact(tx, index.ABANDONED, None)
+        index.mark_damaged(tx)
+        copy.execute("COMMIT")
+        copy.execute("VACUUM")
 
 
 def _made_whole(copy: Path) -> str | None:

@@ -103,7 +103,9 @@ class IndexDamaged(Exception):
 
 def outage(error: BaseException) -> StoreUnavailable:
     """The error to hand to callers."""
-    return StoreUnavailable(f"the database can not be written: {error}")
+    told = StoreUnavailable(f"the database can not be written: {error}")
+    told.__cause__ = error
+    return told
 
 
 class Transaction:

@@ -6,7 +6,7 @@ import logging
 import sqlite3
 from dataclasses import dataclass
 
-from storage import rows
+from storage import remembered, rows
 from storage.codec import ROW_COLUMNS, decode_row
 from storage.database import (
     INDEX_SETTINGS,
@@ -42,6 +42,8 @@ _EMPTIED = (
 """Its tables as SQLite makes them, whatever has become of them."""
 DAMAGED = "index_damaged"
 """The fact that it may not be trusted: whoever finds out sets it, who makes it anew strikes it."""
+ABANDONED = "pages_abandoned"
+"""Remembered: there are pages in the file that nobody uses and that are not free either."""
 _MISSING = "index_missing_upto"
 
 
@@ -84,10 +86,17 @@ def state(db: sqlite3.Connection) -> IndexState:
 # --- making it anew -----------------------------------------------------------------------------
 
 
-def begin_rebuild(tx: Transaction) -> None:
-    """Drop what is there. From now on new messages are indexed, and the old ones step by step."""
+def begin_rebuild(tx: Transaction, forsaken: bool = False) -> None:
+    """Drop what is there. From now on new messages are indexed, and the old ones step by step.
+
+    ``forsaken``: it can not be dropped. That has to be known before, as an attempt that meets a
+    damaged page spoils its transaction.
+    """
     newest = rows.newest_id(tx)
-    _drop(tx)
+    if forsaken:
+        abandon(tx)
+    else:
+        _drop(tx)
     faultpoint("rebuild.dropped")
     tx.execute(DEFINITION)
     for setting in INDEX_SETTINGS:
@@ -111,6 +120,19 @@ def _drop(tx: Transaction) -> None:
             tx.execute(statement)
         tx.executemany("INSERT INTO message_index_data VALUES (?, ?)", _EMPTY)
         tx.execute("DROP TABLE message_index")
+
+
+def abandon(tx: Transaction) -> None:
+    """Forget where its pages are: one of them is none any more, so they can not be given back.
+
+    Nobody uses them from here on, and writing the file anew leaves them out (`ABANDONED`).
+    """
+    tx.execute("PRAGMA writable_schema = ON")
+    tx.execute(
+        "DELETE FROM sqlite_schema WHERE name = 'message_index' OR tbl_name GLOB 'message_index_*'"
+    )
+    tx.execute("PRAGMA writable_schema = RESET")
+    remembered.set_fact(tx, ABANDONED, "1")
 
 
 def rebuild_step(tx: Transaction) -> int:
@@ -160,11 +182,13 @@ def mark_damaged(tx: Transaction) -> None:
     tx.index_damaged = True
 
 
-def maintain(tx: Transaction, distrusted: bool = False, may_begin: bool = True) -> Kept:
+def maintain(
+    tx: Transaction, distrusted: bool = False, may_begin: bool = True, forsaken: bool = False
+) -> Kept:
     """One small step of what the index needs.
 
     ``distrusted``: it did not do what it is for, though nothing says so in the file yet.
-    ``may_begin``: it may be made anew now, if it has to be.
+    ``may_begin``: it may be made anew now, if it has to be. ``forsaken``: as `begin_rebuild`.
     """
     facts = dict(tx.execute("SELECT name, value FROM facts").fetchall())
     if distrusted or tx.index_damaged or DAMAGED in facts or facts.get("segmenter") != SEGMENTER:
@@ -172,7 +196,7 @@ def maintain(tx: Transaction, distrusted: bool = False, may_begin: bool = True) 
             mark_damaged(tx)
             return Kept(more=False, damaged=True)
         _log.info("search index is damaged or outdated, making it anew")
-        begin_rebuild(tx)
+        begin_rebuild(tx, forsaken)
         return Kept(more=True, begun=True, missing_upto=max(1, _missing(tx)))
     if _missing(tx):
         return Kept(more=True, missing_upto=rebuild_step(tx))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
 
 from agent.errors import StoreError
 from agent.ports import Clock
+from storage.database import is_damage
 from storage.search.index import Kept
 
 _log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class IndexKeeper:
         self._tries = 0
         self._tried_at = self._whole_at = clock.monotonic()
         self._failed: str | None = None
+        self._forsaken = False
         self._hurt = asyncio.Event()
         self._pages = False
 
@@ -67,7 +70,7 @@ class IndexKeeper:
         elif not self._begun:
             self.hurt(FOUND_BY_A_WRITE)
 
-    async def step(self, maintain: Callable[[bool, bool], Awaitable[Kept]]) -> bool:
+    async def step(self, maintain: Callable[[bool, bool, bool], Awaitable[Kept]]) -> bool:
         """Have one step of upkeep done (`storage.search.index.maintain`); True: there may be more.
 
         Raises:
@@ -75,9 +78,13 @@ class IndexKeeper:
         """
         distrusted = self._reason is not None and not self._begun
         try:
-            kept = await maintain(distrusted, self.wait_seconds() == 0)
+            kept = await maintain(distrusted, self.wait_seconds() == 0, self._forsaken)
         except StoreError as exc:
             if distrusted:
+                # It may be that it can not be dropped; the next try does without.
+                self._forsaken = isinstance(exc.__cause__, sqlite3.Error) and is_damage(
+                    exc.__cause__
+                )
                 self._failed = str(exc)
                 self._count()
             raise
@@ -86,6 +93,7 @@ class IndexKeeper:
 
     def _heard(self, kept: Kept) -> None:
         if kept.begun:
+            self._forsaken = False
             self.rebuilds += 1
             self._count()
         if kept.damaged:

@@ -21,7 +21,7 @@ from gateway.backups.nightly import (
 )
 from gateway.config.environment import Home
 from gateway.config.models import Config
-from gateway.store_care import LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
+from gateway.store_care import ABANDONED, LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
 from gateway.wiring.store_care import Night, build_care, look_before_opening
 from storage.sqlite import open_store
 from storage.store import SqlStore
@@ -298,6 +298,15 @@ async def test_written_anew_when_it_is_worth_it_and_nobody_writes(clock: FakeClo
     waiting = await begun(care.tidy())
     await clock.advance(3600)
     assert "tomorrow" in await waiting
+    assert file.rewritten == 1
+
+
+async def test_pages_that_nobody_uses_are_left_out_that_night(clock: FakeClock) -> None:
+    file = FakeFile()
+    file.facts[ABANDONED] = "1"
+    assert "given back" in await care_of(file, clock).tidy()
+    assert file.facts == {}
+    await care_of(file, clock).tidy()
     assert file.rewritten == 1
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from agent.errors import StoreUnavailable
 from agent.sessions import SearchScope
-from storage.search.index import Kept
+from storage.copies import copy_database
+from storage.search.index import ABANDONED, Kept
 from storage.search.keeper import CALM_SECONDS, WAITS_SECONDS, IndexKeeper
 from storage.sqlite import open_store
 from storage.store import SqlStore
@@ -132,6 +133,42 @@ async def test_a_mark_that_somebody_else_has_set_is_seen_at_once(
     assert examine(path, thorough=True).sound
 
 
+# --- pages of it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["data", "idx", "docsize", "config"])
+async def test_a_page_of_it_that_is_none_any_more(
+    path: Path, store: SqlStore, clock: FakeClock, table: str
+) -> None:
+    """It could not even be dropped, no backup could be made, and no message be stored."""
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = db.execute(query, (f"message_index_{table}",)).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 300)
+    copied = copy_database(path, path.with_name("copy.db"), 1.0)
+    assert copied.index_damage
+    assert examine(path.with_name("copy.db"), thorough=True).sound
+    check_invariants(path.with_name("copy.db"))
+    again = await open_store(path, clock=clock, ids=SequentialIds())
+    await again.mend(examine(path, thorough=True))
+    await talk(again, said("herring"), text="u2")
+    with pytest.raises(StoreUnavailable, match=r"malformed|vtable"):
+        await again.maintain()
+    clock.jump(again.index.wait_seconds())
+    await tended(again)
+    assert again.index.remark is None
+    assert examine(path, thorough=True).sound
+    assert len(await again.search("herring", SearchScope())) == 1
+    assert await again.fact(ABANDONED) == "1"
+    assert await again.rewrite_file()
+    assert len(await again.search("swordfish", SearchScope(), limit=50)) == 50
+    await again.close()
+    check_invariants(path)
+
+
 # --- when it is made anew -------------------------------------------------------------------------
 
 
@@ -142,7 +179,7 @@ class Upkeep:
         self.asked: list[tuple[bool, bool]] = []
         self.fails = False
 
-    async def __call__(self, distrusted: bool, may_begin: bool) -> Kept:
+    async def __call__(self, distrusted: bool, may_begin: bool, forsaken: bool) -> Kept:
         self.asked.append((distrusted, may_begin))
         if distrusted and may_begin and self.fails:
             raise StoreUnavailable("no room")
