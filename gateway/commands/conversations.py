@@ -200,7 +200,8 @@ async def _meant(
 def _named(infos: Sequence[ConversationInfo], words: str) -> Sequence[ConversationInfo]:
     """Those called so; if there is none, those whose name or first words hold these words."""
     wanted = words.casefold()
-    for called in (lambda i: i.name, lambda i: i.title):
-        if found := [i for i in infos if (called(i) or "").casefold() == wanted]:
-            return found
+    so_called = [i for i in infos if (i.name or "").casefold() == wanted]
+    with_number = [i for i in infos if (i.title or "").casefold() == wanted]
+    if called := so_called or with_number:
+        return called
     return [i for i in infos if wanted in f"{i.title or ''}\n{i.opening}".casefold()]
