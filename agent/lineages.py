@@ -65,6 +65,9 @@ class Undone:
     """A summary stands in what is left: the next undo can not go beyond it."""
     turns: int = 0
     """How many: what a person said into a turn that was running belongs to that turn."""
+    rest: bool = False
+    """The first of them only in part: its beginning had left the list before, so ``removed``
+    begins with what was said into it while it ran."""
     owed: tuple[OutboxItem, ...] = ()
     """The answer, where the command's own row was answered with it."""
 
@@ -127,7 +130,8 @@ class Lineages(Protocol):
     async def uncompress(self, request: UncompressRequest) -> ChangeResult:
         """Make a child of the tip (``end_reason='uncompress'``) that holds `uncompressed`.
 
-        Applied under the same conditions as a split. Copies lose their thinking and keep their
+        Applied under the same conditions as a split, and on a list that an undo has emptied
+        (``covered_row_id`` 0). Copies lose their thinking and keep their
         origin. Not applied either if there is nothing to undo.
 
         Raises:

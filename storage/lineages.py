@@ -95,11 +95,14 @@ def uncompress(tx: Transaction, request: UncompressRequest) -> ChangeResult:
     if tip.id != request.tip_id:
         return refused
     active = rows.active_rows(tx, tip.id)
-    seen = changes.covered_count(
-        tip, tip, request.expected_revision, request.covered_row_id, active
-    )
-    if seen is None:
-        return refused
+    if active or request.covered_row_id:
+        seen = changes.covered_count(
+            tip, tip, request.expected_revision, request.covered_row_id, active
+        )
+        if seen is None:
+            return refused
+    elif tip.ended_at is not None or tip.revision != request.expected_revision:
+        return refused  # an undo has emptied the list
     whole = _before_compression(tx, tip)
     if not whole:
         return refused

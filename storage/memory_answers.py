@@ -11,7 +11,7 @@ from agent.mail import OutboxDraft, OutboxItem
 from storage.memory_lineages import MemoryLineages
 from storage.memory_mailbox import MemoryMailbox
 from storage.memory_tables import MemoryTables
-from storage.undoing import has_summary, turns_in
+from storage.undoing import has_summary, is_rest, turns_in
 
 
 class MemoryAnswers:
@@ -64,8 +64,14 @@ class MemoryAnswers:
             raise StaleTurn("this command was answered before")
         self._tables.require_rest(conversation_id)
         removed = self._lineages.take_back(tip, turns) if tip.session.ended_at is None else ()
-        turns_taken = turns_in(removed, self._tables.steered)
-        undone = Undone(tip.session, removed, has_summary(tip.rows), turns_taken)
+        steered = self._tables.steered
+        undone = Undone(
+            tip.session,
+            removed,
+            has_summary(tip.rows),
+            turns_in(removed, steered),
+            is_rest(removed, steered),
+        )
         if answering is None:
             return undone
         self._mail.answer((answering.inbox_id,))

@@ -61,8 +61,12 @@ class MemoryLineages:
         refused = ChangeResult(False, tip.session)
         if tip.session.id != request.tip_id:
             return refused
-        if tables.covered(tip, request.expected_revision, request.covered_row_id) is None:
-            return refused
+        revision = request.expected_revision
+        if tip.rows or request.covered_row_id:
+            if tables.covered(tip, revision, request.covered_row_id) is None:
+                return refused
+        elif not tables.is_live_tip(tip.session) or tip.session.revision != revision:
+            return refused  # an undo has emptied the list
         whole = self.before_compression(tip)
         if not whole:
             return refused

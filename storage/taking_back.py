@@ -15,7 +15,7 @@ from storage import changes, inbox, rows, sessions, turns
 from storage.database import Transaction
 from storage.faultpoint import faultpoint
 from storage.turns import require_rest
-from storage.undoing import has_summary, said_by_person, turns_in, undo_start
+from storage.undoing import has_summary, is_rest, said_by_person, turns_in, undo_start
 
 
 def undo(
@@ -29,7 +29,11 @@ def undo(
     removed = _take_back(tx, tip, active, steered, turns) if tip.ended_at is None else ()
     left = active[: len(active) - len(removed)]
     undone = Undone(
-        sessions.session(tx, tip.id), removed, has_summary(left), turns_in(removed, steered)
+        sessions.session(tx, tip.id),
+        removed,
+        has_summary(left),
+        turns_in(removed, steered),
+        is_rest(removed, steered),
     )
     if answering is None:
         return undone

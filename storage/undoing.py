@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agent.messages import Draft, Row, tool_call_ids
 from agent.sessions import EndReason
@@ -36,21 +36,23 @@ def undo_start(rows: Sequence[Row], turns: int, steered: Collection[int] = ()) -
 
 def turns_in(removed: Sequence[Row], steered: Collection[int]) -> int:
     """How many turns an undo has taken back; what was left of one is one."""
-    begun = [
-        row
-        for row in removed
-        if row.message["role"] == "user" and row.kind is None and row.root_id not in steered
-    ]
-    return max(len(begun), 1) if removed else 0
+    begun = [row for row in _said(removed) if row.root_id not in steered]
+    return len(begun) + is_rest(removed, steered)
+
+
+def is_rest(removed: Sequence[Row], steered: Collection[int]) -> bool:
+    """Is the first turn of these only what was left of it, its beginning not in the list?"""
+    first = next(_said(removed), None)
+    return first is not None and first.root_id in steered
 
 
 def said_by_person(rows: Iterable[Row]) -> list[Draft]:
     """What a person said in these rows, as it can be asked again."""
-    return [
-        Draft(row.message, row.wire_content)
-        for row in rows
-        if row.message["role"] == "user" and row.kind is None
-    ]
+    return [Draft(row.message, row.wire_content) for row in _said(rows)]
+
+
+def _said(rows: Iterable[Row]) -> Iterator[Row]:
+    return (row for row in rows if row.message["role"] == "user" and row.kind is None)
 
 
 def has_summary(rows: Iterable[Row]) -> bool:

@@ -31,10 +31,14 @@ async def undo(host: CommandHost, call: Call) -> Answer:
         return texts.NO_CONVERSATION
 
     # Read before: the words are made inside the transaction.
-    can_uncompress = bool(await host.lineages.uncompressed(conversation.tip_session_id))
+    whole = await host.lineages.uncompressed(conversation.tip_session_id)
+    loaded = await host.sessions.load(conversation.tip_session_id) if whole else None
+    listed = {row.root_id for row in loaded.rows} if loaded else set()
+    hidden = any(is_real_user(r.message, r.kind) and r.root_id not in listed for r in whole)
 
     def words(undone: Undone) -> OutboxDraft:
-        return answer_to(call.record, _told(undone, turns, can_uncompress), "command")
+        limit = _limit(undone, can_uncompress=bool(whole), hidden=hidden)
+        return answer_to(call.record, _told(undone, turns, limit), "command")
 
     try:
         undone = await host.lineages.undo(
@@ -60,17 +64,23 @@ def _number(argument: str) -> int | None:
     return int(argument) if re.fullmatch(r"0*[1-9][0-9]{0,3}", argument) else None
 
 
-def _told(undone: Undone, asked: int, can_uncompress: bool) -> str:
+def _limit(undone: Undone, *, can_uncompress: bool, hidden: bool) -> str:
+    """What lies further back. ``hidden``: messages that /uncompress would bring back."""
+    if undone.behind_summary:
+        return lineage_text.BEHIND_THE_SUMMARY if can_uncompress else lineage_text.ONLY_A_SUMMARY
+    # Engines of others may leave messages out and put no summary in their place.
+    return lineage_text.LEFT_OUT if hidden else lineage_text.NOTHING_FURTHER_BACK
+
+
+def _told(undone: Undone, asked: int, limit: str) -> str:
     said = [
         text_of(row.message["content"])
         for row in undone.removed
         if is_real_user(row.message, row.kind)
     ]
-    limit = lineage_text.NOTHING_FURTHER_BACK
-    if undone.behind_summary:
-        behind = lineage_text.BEHIND_THE_SUMMARY
-        limit = behind if can_uncompress else lineage_text.ONLY_A_SUMMARY
     if not said:
         nothing = lineage_text.NOTHING_TO_TAKE_BACK
-        return f"{nothing} {limit}" if undone.behind_summary else nothing
-    return lineage_text.taken_back(said, limit if undone.turns < asked else "")
+        return nothing if limit == lineage_text.NOTHING_FURTHER_BACK else f"{nothing} {limit}"
+    # What was only the rest of a turn is gone; its beginning is still known further back.
+    in_part = undone.rest or undone.turns < asked
+    return lineage_text.taken_back(said, limit if in_part else "")

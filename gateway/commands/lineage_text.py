@@ -24,6 +24,10 @@ ONLY_A_SUMMARY = "Further back is only the summary of the conversation that this
 BEHIND_THE_SUMMARY = (
     "Further back is only the summary; /uncompress brings the messages back, then /undo can go on."
 )
+LEFT_OUT = (
+    "Further back is only what was left out of my view to make room; /uncompress brings it back, "
+    "then /undo can go on."
+)
 MOVED_ON = "The conversation moved on in that moment, so I left it as it is. Please try again."
 NOTHING_TO_BRANCH = "There is nothing in this conversation yet that a copy could hold."
 NO_TITLE = "This conversation has no name yet. /title and a few words give it one."

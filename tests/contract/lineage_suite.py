@@ -202,6 +202,26 @@ class UncompressContract:
         assert texts(tip) == once
         assert contents(await store.uncompressed(tip.session.id)) == whole
 
+    async def test_a_list_that_an_undo_emptied(self, store: Store) -> None:
+        """Where the compression left rows out and put no summary in their place."""
+        await talk(store, said("one"), text="u1")
+        loaded = await talk(store, said("two"), text="u2")
+        keep = [Keep(row.id) for row in loaded.rows]
+        tip = (await store.split(split_of(loaded, *keep[2:]))).tip
+        tip = (await store.undo(tip.conversation_id)).session
+        request = UncompressRequest(
+            tip.conversation_id, tip.id, tip.revision, 0, CompressionState(count=1)
+        )
+        for stale in (
+            replace(request, expected_revision=tip.revision - 1),
+            replace(request, covered_row_id=loaded.last_row_id),
+        ):
+            assert not (await store.uncompress(stale)).applied
+        changed = await store.uncompress(request)
+        assert changed.applied
+        assert contents((await store.load(changed.tip.id)).rows) == ["u1", "one"]
+        assert not (await store.uncompress(request)).applied
+
     async def test_what_is_no_compression_is_nothing_to_undo(self, store: Store) -> None:
         loaded = await talk(store, calling("a"), result("a", "long output"), said("ok"))
         stub = Draft(

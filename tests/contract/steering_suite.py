@@ -179,6 +179,28 @@ class SteeringContract:
         assert (undone.said, undone.turns) == (user("rome"), 1)
         assert texts(await store.load(ticket.session_id)) == [SUMMARY.message["content"]]
 
+    async def test_the_rest_of_a_turn_counts_beside_whole_ones(self, store: Store) -> None:
+        ticket = await steered_turn(store, "rome")
+        await begin_and_end(store, "u2")
+        loaded = await store.load(ticket.session_id)
+        rest = [Keep(row.id) for row in loaded.rows[3:]]
+        await store.rewrite(rewrite_of(loaded, SUMMARY, *rest))
+        undone = await store.undo(ticket.conversation_id, 2)
+        assert (undone.said, undone.turns, undone.rest) == (user("rome"), 2, True)
+
+    async def test_the_rest_of_a_turn_without_a_summary_in_front(self, store: Store) -> None:
+        """An engine may leave rows out and put nothing in their place, in a copy as well."""
+        ticket = await steered_turn(store, "rome", "oslo")
+        fork = await store.branch(ticket.session_id, KEY, OWNER)
+        loaded = await store.load(fork.id)
+        await store.split(split_of(loaded, *(Keep(row.id) for row in loaded.rows[2:])))
+        undone = await store.undo(fork.conversation_id, 3)
+        assert (undone.said, undone.turns, undone.rest) == (user("rome"), 1, True)
+        assert not undone.behind_summary
+        # Its beginning, and what came of that, is not lost.
+        whole = await store.uncompressed(undone.session.id)
+        assert [row.message["content"] for row in whole] == ["u1", None, "12:00"]
+
     async def test_a_retry_asks_all_of_it_again(self, store: Store) -> None:
         ticket = await steered_turn(store, "rome", "oslo")
         again = await store.retry(AGAIN)

@@ -23,9 +23,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent.errors import StoreError, StoreUnavailable
 from agent.exchange.jsonl import read_lines, write_lines
 from agent.ledger import LedgerScope, Purpose, RequestEntry
-from agent.lineages import Answering, UncompressRequest
+from agent.lineages import Answering, UncompressRequest, Undone
 from agent.mail import Address, Cursor, InboxRecord, OutboxDraft, PartDraft
-from agent.messages import Draft, Entry, Keep, orphan_results, unanswered_calls
+from agent.messages import (
+    Draft,
+    Entry,
+    Keep,
+    is_real_user,
+    orphan_results,
+    unanswered_calls,
+)
 from agent.ports import Usage
 from agent.prepared import Prepared
 from agent.sessions import (
@@ -451,9 +458,16 @@ class StoresInLockstep(RuleBasedStateMachine):
         undone = self.both(lambda store: store.undo(conversation_id, turns, answering=answering))
         if undone is not None:
             self.taken_back.update((conversation_id, row.root_id) for row in undone.removed)
-            # Either whole turns, or what is left of one behind a summary.
-            first = undone.removed[:1]
-            assert undone.behind_summary or not any(r.root_id in self.steered for r in first)
+            self._began_where_a_turn_does(undone)
+
+    def _began_where_a_turn_does(self, undone: Undone) -> None:
+        """Or it took what was left of one: behind a summary, or where a plan left rows out."""
+        left = self.both(lambda store: store.active_rows(undone.session.id))
+        assert undone.behind_summary == any(row.kind == "summary" for row in left)
+        assert undone.rest or not any(row.root_id in self.steered for row in undone.removed[:1])
+        if undone.rest:
+            near = itertools.takewhile(lambda row: row.kind != "summary", reversed(left))
+            assert not any(is_real_user(row.message, row.kind) for row in near)
 
     def _end_turns(self) -> None:
         for ticket in self.tickets[-3:]:

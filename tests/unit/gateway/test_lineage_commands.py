@@ -13,8 +13,9 @@ import pytest
 
 from agent.errors import StoreUnavailable
 from agent.lineages import Lineages
+from agent.mail import Address, InboxRecord
 from agent.messages import Draft, Keep, text_of
-from agent.sessions import CompressionState, Session, SplitRequest
+from agent.sessions import CompressionState, Session, SplitRequest, TurnOpening
 from gateway import texts
 from gateway.commands import lineage_text
 from gateway.commands.lineage import hold_limit
@@ -93,23 +94,39 @@ async def words(rig: Rig, key: str = KEY) -> list[str]:
     return [text for _, text in await rig.rows(key)]
 
 
-async def compress(rig: Rig, key: str = KEY) -> None:
-    """All but the last exchange becomes a summary."""
+async def compress(rig: Rig, key: str = KEY, *, summary: str | None = "what was said") -> None:
+    """All but the last two rows becomes a summary; without one it is only left out."""
     loaded = await rig.store.load((await tip(rig, key)).id)
-    summary = Draft({"role": "user", "content": "what was said"}, kind="summary")
+    instead = [
+        Draft({"role": "user", "content": text}, kind="summary") for text in [summary] if text
+    ]
     result = await rig.store.split(
         SplitRequest(
             conversation_id=loaded.session.conversation_id,
             parent_id=loaded.session.id,
             expected_revision=loaded.session.revision,
             covered_row_id=loaded.last_row_id,
-            entries=(summary, *(Keep(row.id) for row in loaded.rows[-2:])),
+            entries=(*instead, *(Keep(row.id) for row in loaded.rows[-2:])),
             compression=loaded.session.compression.changed(
                 count=loaded.session.compression.count + 1, awaiting_usage=True
             ),
         )
     )
     assert result.applied
+
+
+async def steered_turn(rig: Rig) -> None:
+    """A turn into which somebody said more; it is over."""
+    store, prefix = rig.store, (await tip(rig)).prefix
+    owner = (await store.conversation_for_key(KEY)).owner
+    asked = Draft({"role": "user", "content": "And Oslo?"})
+    ticket = await store.begin_turn(TurnOpening(KEY, owner, (), asked, prefix))
+    address = Address("fake", "900", "111")
+    more = InboxRecord(address, "s1", "message", KEY, owner, "and Rome?", 0.0, 0.0)
+    receipt = await store.accept(more)
+    meanwhile = Draft({"role": "user", "content": "and Rome?"})
+    await store.steer(ticket, ticket.session_id, (receipt.inbox_id,), meanwhile)
+    await store.finish_turn(ticket, ticket.session_id, "done", final=said("Both."))
 
 
 async def one_tip_each(rig: Rig) -> None:
@@ -172,6 +189,38 @@ async def test_undo_stops_at_a_summary(rig: Rig) -> None:
     await say(rig, "/uncompress")
     assert "- two" in await say(rig, "/undo"), "three was taken back before"
     assert lineage_text.BEHIND_THE_SUMMARY not in await say(rig, "/undo 9")
+
+
+async def test_undo_stops_where_an_engine_left_messages_out(rig: Rig) -> None:
+    """Without a summary in their place: /uncompress leads back all the same."""
+    for text in ("one", "two", "three"):
+        await say(rig, text)
+    await compress(rig, summary=None)
+    answer = await say(rig, "/undo 5")
+    assert "- three" in answer
+    assert lineage_text.LEFT_OUT in answer
+    answer = await say(rig, "/undo")
+    assert answer == f"{lineage_text.NOTHING_TO_TAKE_BACK} {lineage_text.LEFT_OUT}"
+    await say(rig, "/uncompress")
+    assert "- two" in await say(rig, "/undo")
+    answer = await say(rig, "/undo 9")
+    assert "- one" in answer
+    assert lineage_text.NOTHING_FURTHER_BACK in answer
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [("so far", lineage_text.BEHIND_THE_SUMMARY), (None, lineage_text.LEFT_OUT)],
+)
+async def test_undo_of_the_rest_of_a_turn_says_so(rig: Rig, summary: str | None, told: str) -> None:
+    """One message was asked for and one is taken; the turn's beginning is known all the same."""
+    await say(rig, "one")
+    await steered_turn(rig)
+    await compress(rig, summary=summary)
+    answer = await say(rig, "/undo")
+    assert "Taken back: your last message" in answer
+    assert "- and Rome?" in answer
+    assert told in answer
 
 
 async def test_a_copy_behind_a_summary_says_where_the_messages_are(rig: Rig) -> None:
