@@ -17,7 +17,8 @@ from gateway.backups.shelf import folder_of, within
 from gateway.config.environment import Home
 from gateway.config.models import Config
 from gateway.jobs.house import HouseJob, HouseMaker
-from gateway.store_care import Found, StoreCare
+from gateway.store_care import StoreCare
+from gateway.store_care_ports import Found
 from gateway.wiring.backups import store_tools
 from storage.store import SqlStore
 from storage.upkeep import Examined, examine, index_trouble
@@ -31,7 +32,7 @@ UPKEEP_AT = "50 3 * * *"
 
 
 class FileOfStore:
-    """`gateway.store_care.Care` over the file of a store."""
+    """`gateway.store_care_ports.Care` over the file of a store."""
 
     def __init__(self, store: SqlStore, path: Path) -> None:
         self._store = store

@@ -6,8 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agent.messages import Message
 from agent.sessions import Hit, SearchScope
@@ -15,6 +14,7 @@ from storage.codec import clean
 from storage.database import is_damage, is_index_damage
 from storage.rows import SEARCHED, TAKEN_BACK
 from storage.search import index, soundness
+from storage.search.damage import OUTDATED, Damage, OnDamage, scanning
 from storage.search.question import Question, Term, read_question
 from storage.search.ranking import (
     Candidate,
@@ -43,31 +43,6 @@ _SET_LIMIT = 20_000
 _SET_SHARE = 4
 """A scope is given to the index as a set of its messages, unless that set is larger than this, or
 so many times as large as what can match: then each match is asked for its session."""
-
-OUTDATED = "it is marked as damaged, or was made by another version"
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Why the index was no help."""
-
-    reason: str
-    in_pages: bool
-    """SQLite met a page that is none, which may be of any table."""
-
-
-class OnDamage(Protocol):
-    """Whom it concerns that the index was no help."""
-
-    def __call__(self, reason: str, *, in_pages: bool = False) -> None:
-        """As `Damage`."""
-        ...
-
-
-def scanning(reason: str, *, in_pages: bool = False) -> None:
-    """What is said where nobody can make it anew."""
-    _log.warning("search index is not whole, scanning instead: %s", reason)
-
 
 _COLUMNS = "id, session_id, role, created_at, content, content_is_json, tool_calls, tool_name"
 
