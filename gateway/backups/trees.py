@@ -16,6 +16,12 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 _NOT_TAKEN = {".env", "__pycache__"}
 """Secrets have no place in a backup; what Python made of a source it makes again."""
 _BUSY_SECONDS = 5.0
+_SMALLEST_DATABASE_BYTES = 512
+"""One page. SQLite takes a file of one byte for an empty database, and the byte would be gone."""
+_MAX_DEPTH = 200
+_MAX_PATH_BYTES = 3500
+"""Deeper or longer no path is followed: the system takes no longer ones, Python no deeper ones."""
+_SAID_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -43,15 +49,24 @@ def copy_tree(source: Path, target: Path) -> Taken:
     if source.is_file():
         _copy_entry(source, target, source.name, taken)
         return taken
-    for folder, folders, files in os.walk(source):
+
+    def unreadable(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):  # else gone meanwhile
+            taken.left_out.append(_said(Path(error.filename), source))
+
+    for folder, folders, files in os.walk(source, onerror=unreadable):
         here = Path(folder)
-        there = target / here.relative_to(source)
+        within = here.relative_to(source)
+        there = target / within
+        if len(within.parts) > _MAX_DEPTH or _longer(here, there) > _MAX_PATH_BYTES:
+            taken.left_out.append(_said(here, source))
+            folders.clear()
+            continue
         there.mkdir(mode=0o700, parents=True, exist_ok=True)
         folders[:] = [name for name in folders if name not in _NOT_TAKEN]
         for name in [*files, *(n for n in folders if (here / n).is_symlink())]:
             if name not in _NOT_TAKEN and not _is_companion(here, name):
-                said = str((here / name).relative_to(source.parent))
-                _copy_entry(here / name, there / name, said, taken)
+                _copy_entry(here / name, there / name, _said(here / name, source), taken)
     return taken
 
 
@@ -108,6 +123,15 @@ def give_to_owner_of(home: Path, root: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
+def _said(path: Path, source: Path) -> str:
+    said = str(path.relative_to(source.parent))
+    return said if len(said) <= _SAID_CHARS else f"{said[:_SAID_CHARS]}…"
+
+
+def _longer(*paths: Path) -> int:
+    return max(len(os.fsencode(path)) for path in paths)
+
+
 def _is_companion(folder: Path, name: str) -> bool:
     return any(
         name.endswith(ending) and (folder / name.removesuffix(ending)).exists()
@@ -145,7 +169,7 @@ def _copied_as_database(source: Path, target: Path) -> bool:
     Raises:
         sqlite3.Error: it is one, and can not be read now.
     """
-    if source.stat().st_size == 0:
+    if source.stat().st_size < _SMALLEST_DATABASE_BYTES:
         return False
     uri = f"file:{quote(str(source))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as db:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import stat
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.errors import PosthouseError
+from agent.tools.clearing import delete
 from gateway.backups.destination import destination
 from gateway.backups.making import make, tidy
 from gateway.backups.shelf import MANIFEST, folder_of, kept, manifest_of, note_elsewhere, within
@@ -221,6 +224,14 @@ def test_databases_of_others_are_copied_by_sqlite(tmp_path: Path) -> None:
     assert stat.S_IMODE((copy / "run.sh").stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 100, 511, 512, 5000])
+def test_what_is_no_database_is_copied_byte_by_byte(tmp_path: Path, size: int) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "flag").write_bytes(b"1" * size)
+    copy_tree(tmp_path / "source", tmp_path / "copy")
+    assert (tmp_path / "copy" / "flag").read_bytes() == b"1" * size
+
+
 def test_a_broken_database_of_others_is_taken_as_it_is(tmp_path: Path) -> None:
     source = tmp_path / "hermes"
     source.mkdir()
@@ -257,3 +268,44 @@ async def test_nobody_is_in_them_for_sure_of_whom_nothing_was_held(
     said = capsys.readouterr().out
     assert "erased: nothing\nwhat was held before may be in these backups" in said
     assert "still hold it" not in said
+
+
+@pytest.mark.parametrize(("depth", "name"), [(1500, "a"), (30, "n" * 200)])
+def test_what_lies_too_deep_is_left_out_and_said(tmp_path: Path, depth: int, name: str) -> None:
+    """A command in a workspace can make such folders; the rest must be saved all the same."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_text("x")
+    at = os.open(source, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=at)
+        inner = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+    try:
+        taken = copy_tree(source, tmp_path / "copy")
+    finally:
+        delete(source)  # pytest could not
+    assert (tmp_path / "copy" / "file").read_text() == "x"
+    assert taken.files == 1
+    [said] = taken.left_out
+    assert len(said) < 300
+    assert said.startswith(f"source/{name}"[:100])
+
+
+def test_a_folder_that_is_closed_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source" / "shut").mkdir(parents=True)
+    (tmp_path / "source" / "file").write_text("x")
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("shut"):
+            raise PermissionError(errno.EACCES, "also where the tests run as root", str(path))
+        return os_scandir(path)
+
+    os_scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", scandir)
+    taken = copy_tree(tmp_path / "source", tmp_path / "copy")
+    assert (taken.files, taken.left_out) == (1, ["source/shut"])
