@@ -76,11 +76,13 @@ class FetchUrlTool:
         clock: Clock,
         page_tokens: Callable[[], int],
         set_off: Callable[[str], str],
+        disk_lack: Callable[[int], str],
     ) -> None:
         """Take what it needs.
 
         ``opener``: `open_attachment`, which shows pictures and PDFs. ``page_tokens``: of one
         result, so that it comes whole. ``set_off``: marks lines that look like ours.
+        ``disk_lack``: why no file of so many bytes is to be kept; "": it may. In a thread.
         """
         self._web = web
         self._attachments = attachments
@@ -88,6 +90,7 @@ class FetchUrlTool:
         self._clock = clock
         self._page_tokens = page_tokens
         self._set_off = set_off
+        self._disk_lack = disk_lack
         self._threads = DaemonThreads(2, name="web-text")
         self._one_html = asyncio.Semaphore(1)
         """Its process may take half of the memory that a whole service is given."""
@@ -181,6 +184,10 @@ class FetchUrlTool:
         """Kept as if somebody had sent it, then opened as such."""
         if page.cut:
             raise ToolError(f"the file is too large to be read ({kind})")
+        size_bytes = len(page.data)
+        lack = await asyncio.wrap_future(self._threads.submit(lambda: self._disk_lack(size_bytes)))
+        if lack:
+            raise ToolError(f"the file can not be kept: {lack}")
         try:
             file = await self._attachments.keep(
                 page.data, owner=context.owner, file_name="", media_type=kind

@@ -50,6 +50,19 @@ def lacking(room: Room, bounds: Bounds, more_bytes: int = 0) -> str:
             f"the workspace is full ({bounds.most_bytes // MEGABYTE:,} MB and {MAX_ENTRIES:,} "
             "entries at most): delete something first"
         )
+    return _disk_lacking(room, bounds, more_bytes)
+
+
+def disk_lack(folder: Path, bounds: Bounds, more_bytes: int) -> str:
+    """Why a folder's disk takes no more such bytes, in words; "": it does.
+
+    Raises:
+        OSError: it can not be asked.
+    """
+    return _disk_lacking(_room(os.statvfs(folder), 0, 0), bounds, more_bytes)
+
+
+def _disk_lacking(room: Room, bounds: Bounds, more_bytes: int) -> str:
     if room.free_bytes - more_bytes < bounds.keep_free_bytes:
         return (
             f"the server's disk is nearly full ({room.free_bytes // MEGABYTE:,} MB are free, and "
@@ -89,9 +102,11 @@ def look(folder: int, bounds: Bounds, counted: Room | None = None) -> Room:
         used, entries = measured(folder, bounds.most_bytes)
     else:
         used, entries = counted.used_bytes, counted.entries
-    disk = os.fstatvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    return Room(used, entries, free, disk.f_favail, disk.f_files)
+    return _room(os.fstatvfs(folder), used, entries)
+
+
+def _room(disk: os.statvfs_result, used: int, entries: int) -> Room:
+    return Room(used, entries, disk.f_bavail * disk.f_frsize, disk.f_favail, disk.f_files)
 
 
 def sizes(root: Path) -> dict[str, tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from datetime import tzinfo
+from functools import partial
 
 from agent.archive_ports import Archive
 from agent.attachments import Attachments
@@ -20,7 +21,7 @@ from agent.tools.files import FilesTool
 from agent.tools.memory import ForgetTool, RememberTool
 from agent.tools.recall import RecallTool
 from agent.tools.registry import ToolRegistry
-from agent.tools.room import MEGABYTE, Bounds
+from agent.tools.room import MEGABYTE, Bounds, disk_lack
 from agent.tools.schedule import Jobs, ScheduleTool
 from agent.tools.shell import ShellTool
 from agent.tools.workspace import Workspaces
@@ -68,7 +69,11 @@ def build_tools(
     if wanted.fetch_url:
         door = WebDoor(NamedHosts.parsed(wanted.fetch_url_hosts))
         fetch = FetchUrlTool(
-            door, attachments, opener, clock=clock, page_tokens=page_tokens, set_off=set_off
+            *(door, attachments, opener),
+            clock=clock,
+            page_tokens=page_tokens,
+            set_off=set_off,
+            disk_lack=partial(disk_lack, home.path, bounds_of(wanted)),
         )
         tools.append(fetch)
     workspaces = Workspaces(home.workspace, bounds_of(wanted))

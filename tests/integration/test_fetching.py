@@ -46,6 +46,7 @@ class Scene:
         self.kept = MemoryAttachments(self.clock)
         self.known: dict[str, list[Sequence[str]]] = {}
         self.looked_up: list[str] = []
+        self.disk_lack = ""
         if named is None:
             named = [f"{LOCAL}:{site.port}", f"site.lan:{site.port}"]
         opener = OpenAttachmentTool(self.kept, page_tokens=lambda: ROOM)
@@ -56,6 +57,7 @@ class Scene:
             clock=self.clock,
             page_tokens=lambda: ROOM,
             set_off=set_off,
+            disk_lack=lambda _: self.disk_lack,
         )
         self.registry = ToolRegistry([tool, opener], result_cap_tokens=ROOM * 5 // 3)
 
@@ -414,6 +416,16 @@ async def test_an_address_is_on_no_command_line(scene: Scene) -> None:
 async def test_a_file_that_is_too_large_is_not_kept(scene: Scene) -> None:
     scene.serve("/x", page(b"%PDF-1.7\n" + bytes(11_000_000), "application/pdf"))
     assert "too large" in await scene.fetch("/x")
+
+
+async def test_nothing_is_kept_on_a_disk_that_is_nearly_full(scene: Scene) -> None:
+    """Nobody is asked before a page is read, and its files stay."""
+    scene.serve("/cat", page(png(40, 30), "image/png"))
+    scene.disk_lack = "the server's disk is nearly full"
+    text = await scene.fetch("/cat")
+    assert text == "[error] the file can not be kept: the server's disk is nearly full"
+    scene.disk_lack = ""
+    assert "40 x 30 pixels" in await scene.fetch("/cat")
 
 
 @pytest.mark.parametrize("where", ["silent", "head", "headers", "body", "chunks"])

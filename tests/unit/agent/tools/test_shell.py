@@ -545,6 +545,13 @@ def test_what_there_is_room_for(found: Room, why: str) -> None:
     assert (why in said) if why else (said == "")
 
 
+def test_how_much_a_disk_takes(tmp_path: Path) -> None:
+    few = Bounds(most_bytes=1, keep_free_bytes=0)  # of a workspace, and this is none
+    assert room.disk_lack(tmp_path, few, 1000) == ""
+    assert "nearly full" in room.disk_lack(tmp_path, few, 2**60)
+    assert "have to stay free" in room.disk_lack(tmp_path, Bounds(keep_free_bytes=2**60), 1)
+
+
 def test_what_began_without_room_may_go_on_unless_it_makes_it_worse() -> None:
     start = Room(0, 0, 400 * MEGABYTE, 10**6, 10**7)
     better = replace(start, free_bytes=450 * MEGABYTE)
