@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gateway.cli.output import plain, when
-from gateway.counting import counted as count
+from gateway.counting import counted
 from gateway.monitoring.provider import told
 
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
@@ -51,28 +51,28 @@ def state_of(answer: Mapping[str, Any]) -> str:
 
 
 def _lanes(found: Mapping[str, Any], now: float) -> str:
-    words = f"{count(found['running'], 'conversation')} at work"
+    words = f"{counted(found['running'], 'conversation')} at work"
     if found["running"]:
         words += f" (longest for {span(found['longest_running_seconds'])})"
-    words += f", {count(found['waiting'], 'message')} waiting"
+    words += f", {counted(found['waiting'], 'message')} waiting"
     if found["waiting"]:
         words += f" (oldest for {span(found['oldest_waiting_seconds'])})"
     return words
 
 
 def _queues(found: Mapping[str, Any], now: float) -> str:
-    words = f"{count(found['inbox'], 'message')} not begun"
+    words = f"{counted(found['inbox'], 'message')} not begun"
     if found["inbox"]:
         words += f" (oldest for {span(found['inbox_oldest_seconds'])})"
-    words += f", {count(found['outbox'], 'answer')} owed"
+    words += f", {counted(found['outbox'], 'answer')} owed"
     if found["outbox"]:
         words += f" (oldest for {span(found['outbox_oldest_seconds'])})"
     if found["outbox_in_doubt"]:
         words += f", {found['outbox_in_doubt']:,} of them in doubt"
     if found["quarantined"]:
-        words += f", {count(found['quarantined'], 'update')} unreadable"
+        words += f", {counted(found['quarantined'], 'update')} unreadable"
     if refusing := found.get("refusing"):
-        chats = count(found["refusing_chats"], "chat takes", "chats take")
+        chats = counted(found["refusing_chats"], "chat takes", "chats take")
         words += f"; {chats} no answers: {', '.join(_refusing(each, now) for each in refusing)}"
         words += ", …" * (found["refusing_chats"] > len(refusing))
     return words
@@ -80,15 +80,15 @@ def _queues(found: Mapping[str, Any], now: float) -> str:
 
 def _refusing(chat: Mapping[str, Any], now: float) -> str:
     where = plain(f"{chat['platform']} {chat['chat_id']}", 80)
-    lost = f"{count(chat['answers'], 'answer')} given up since {span(now - chat['since'])}"
+    lost = f"{counted(chat['answers'], 'answer')} given up since {span(now - chat['since'])}"
     return f"{where} ({lost}: {plain(str(chat['reason']), 80)})"
 
 
 def _today(found: Mapping[str, Any], now: float) -> str:
     turns = found["turns"]
     kinds = ", ".join(f"{number:,} {state}" for state, number in sorted(turns.items()))
-    words = count(sum(turns.values()), "turn")
-    return f"{words}{f' ({kinds})' if kinds else ''}, {count(found['compressions'], 'compression')}"
+    words = counted(sum(turns.values()), "turn") + (f" ({kinds})" if kinds else "")
+    return f"{words}, {counted(found['compressions'], 'compression')}"
 
 
 def _compressions(found: Mapping[str, Any], now: float) -> str:
@@ -102,7 +102,7 @@ def _compressions(found: Mapping[str, Any], now: float) -> str:
     elif at is not None:
         words += f"; the last one {span(now - at)} ago"
     if found.get("cooling_down"):
-        words += f"; {count(found['cooling_down'], 'conversation')} cooling down after a failure"
+        words += f"; {counted(found['cooling_down'], 'conversation')} cooling down after a failure"
     return words
 
 
@@ -136,7 +136,7 @@ def _loop(found: Mapping[str, Any], now: float) -> str:
     words = "on time" if usual < 0.5 else f"late by {usual:.0f} ms at the most, 99 times in 100"
     words += f" (at worst {worst:.0f} ms)"
     if found["stalls"]:
-        words += f"; it stood still {count(found['stalls'], 'time')}, see the log"
+        words += f"; it stood still {counted(found['stalls'], 'time')}, see the log"
     return words
 
 
@@ -154,15 +154,15 @@ def _backups(found: Mapping[str, Any], now: float) -> str:
 def _workspaces(found: Mapping[str, Any], now: float) -> str:
     if not found["count"]:
         return ""
-    entries = count(found["entries"], "entry", "entries")
+    entries = counted(found["entries"], "entry", "entries")
     return f"{found['count']:,}, {size(found['bytes'])} in {entries}"
 
 
 def _runs(found: Mapping[str, Any], now: float) -> str:
-    words = f"{count(found['starts_24h'], 'start')} in 24 hours"
+    words = f"{counted(found['starts_24h'], 'start')} in 24 hours"
     if found["cut_off"]:
         at = when(found["last_cut_off_at"])
-        words += f"; {count(found['cut_off'], 'run')} cut off, the last one began at {at}"
+        words += f"; {counted(found['cut_off'], 'run')} cut off, the last one began at {at}"
     return words
 
 
@@ -171,7 +171,7 @@ def _crashes(found: Mapping[str, Any], now: float) -> str:
     if newest is None:
         return ""
     file = shlex.quote(plain(newest["file"]))
-    words = f"{count(found['count'], 'report')}, the newest of {when(newest['at'])}"
+    words = f"{counted(found['count'], 'report')}, the newest of {when(newest['at'])}"
     return f"{words}: {plain(newest['what'], 120)} (read it: less {file})"
 
 

@@ -20,7 +20,6 @@ from agent.turn_companions import Boundary, BoundaryReason
 from gateway.accounts import Accounts
 from gateway.approvals import ApprovalDesk
 from gateway.commands.listings import Listings
-from gateway.counting import counted as counted
 from gateway.jobs.desk import JobDesk
 from gateway.lanes.jobs import BusyMode, LaneView
 from gateway.restarting import RestartDesk
