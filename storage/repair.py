@@ -79,15 +79,16 @@ def is_sound(rows: Sequence[Row]) -> bool:
     waiting: set[str] = set()
     for row in rows:
         message = row.message
-        if message["role"] == "tool":
+        role = message["role"]
+        if role == "tool":
             call_id = message.get("tool_call_id")
             if call_id not in waiting:
                 return False
             waiting.discard(call_id)
         elif waiting:
             return False
-        elif "tool_calls" in message and message["role"] == "assistant":
-            waiting = set(tool_call_ids(message))
+        elif role == "assistant" and "tool_calls" in message:
+            waiting.update(tool_call_ids(message))
     return not waiting
 
 

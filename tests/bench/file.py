@@ -7,6 +7,7 @@ the same pieces of text as ours.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sqlite3
 import tempfile
@@ -128,6 +129,8 @@ def run() -> list[Result]:
     # In this folder: the disk is part of what is measured, and /tmp may be memory.
     with tempfile.TemporaryDirectory(prefix="bench-", dir=".") as name:
         folder = Path(name)
+        gc.collect()
+        gc.freeze()  # as the daemon does once it is warm
         loads = [_load(folder, count) for count in (2_000, 20_000)]
         _, waits = asyncio.run(_fill(folder / "worst.db", 10_000, 1))
         worst = Result(
