@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from agent.errors import ConfigError, HomeInUse, StoreUnavailable
 from gateway.backups.moving_in import finish as finish_restore
-from gateway.ownership import left_to_owner
+from gateway.ownership import is_foreign, left_to_owner
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def claimed(home: Path, lock: Path, *, socket: Path | None = None) -> Iterator[N
     """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = _opened(home, lock)
         if os.geteuid() == 0:  # the daemon, who may be somebody else, has to open it as well
             owner = home.stat()
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
@@ -108,6 +109,21 @@ def holder(lock: Path) -> Note | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def _opened(home: Path, lock: Path) -> int:
+    """Never another file by this name: root writes into it, and gives it to the home's owner.
+
+    Raises:
+        OSError: it can not be made or opened, or is another file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(lock, flags, 0o600)
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode) and not (facts.st_nlink > 1 and is_foreign(home)):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, f"{lock.name} in it is no file, or one with a second name")
 
 
 def _taken(descriptor: int) -> bool:

@@ -97,6 +97,25 @@ def test_a_lock_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     assert noted(tmp_path / "m") is None
 
 
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe"])
+def test_a_lock_that_is_another_file_is_left_alone(tmp_path: Path, kind: str) -> None:
+    """Root wrote its number over the file that a link led to, and gave it to the home's owner."""
+    other, lock = tmp_path / "other", tmp_path / "l"
+    other.write_text("somebody else's")
+    if kind == "link":
+        lock.symlink_to(other)
+    elif kind == "second name":
+        if os.geteuid() != 0:
+            pytest.skip("only root minds it, in a home of somebody else's")
+        lock.hardlink_to(other)
+        os.chown(tmp_path, 65_534, 65_534)
+    else:
+        os.mkfifo(lock)
+    with pytest.raises(StoreUnavailable, match="can not be used"), claimed(tmp_path, lock):
+        pass
+    assert other.read_text() == "somebody else's"
+
+
 def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
     (tmp_path / "l").touch()
     with (tmp_path / "l").open() as looking:
