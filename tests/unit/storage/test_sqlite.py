@@ -94,7 +94,7 @@ def test_nothing_else_imports_the_driver_or_opens_the_file() -> None:
                     root / "gateway/backups/trees.py",
                     # Looks only, and at copies that nobody else has open.
                     root / "gateway/doctor/database_file.py",
-                    root / "storage/upkeep.py",
+                    root / "storage/looking.py",
                     root / "storage/copies.py",
                 }
                 assert module in foreign or "sqlite3.connect(" not in text, module
@@ -428,7 +428,7 @@ async def test_a_damaged_index_degrades_search_and_can_be_rebuilt(
             assert [h.role for h in await store.search("墨水", SearchScope(), limit=1)] == [
                 "assistant"
             ]
-        assert "scanning instead" in caplog.text
+        assert "search index is damaged" in caplog.text
         await talk(store, said("marlin"))
         (hit,) = await store.search("marlin", SearchScope())
         assert hit.session_id == loaded.session.id
@@ -437,7 +437,7 @@ async def test_a_damaged_index_degrades_search_and_can_be_rebuilt(
         assert len(await store.search("swordfish", SearchScope(), limit=50)) == 20
         await talk(store, said("after the rebuild"))
         assert len(await store.search("rebuild", SearchScope())) == 1
-        assert "scanning" not in caplog.text
+        assert "damaged" not in caplog.text
     finally:
         await store.close()
     check_invariants(path)
