@@ -57,7 +57,9 @@ class StoreCare:
         return "; ".join([await self.check(), await self.tidy()])
 
     async def mind_index(self) -> None:
-        """For ever: look at the index of search, and have it made anew whenever it is damaged.
+        """Look at the index of search, and have it made anew whenever it is damaged.
+
+        For as long as something is written: damage of what is stored ends it.
 
         The first look is at once, so that a process that lives for a few seconds does it as well.
         """
@@ -65,10 +67,11 @@ class StoreCare:
             await self.look_at_index()
         except StoreError as exc:
             log.warning("the search index could not be looked at", extra={"reason": str(exc)})
-        while True:
+        while self._remark is None:
             if await self._care.index.wanted():
                 await self._look_at_pages()
-            await self._make_index_anew()
+            elif self._care.index.remark is not None:
+                await self._make_index_anew()
 
     async def look_at_index(self) -> str | None:
         """Somebody has reason to think that it is damaged; what it is, as `remark` has it.
@@ -83,16 +86,16 @@ class StoreCare:
         return self._care.index.remark
 
     async def _make_index_anew(self) -> None:
-        while self._care.index.remark is not None:
-            rest = BETWEEN_STEPS_SECONDS
-            try:
-                if not await self._care.maintain():
-                    rest = max(AGAIN_SECONDS, self._care.index.wait_seconds())
-            except StoreError as exc:
-                log.warning("search index could not be made anew", extra={"error": repr(exc)})
+        """One step of it, and the rest behind that."""
+        rest = BETWEEN_STEPS_SECONDS
+        try:
+            if not await self._care.maintain():
                 rest = max(AGAIN_SECONDS, self._care.index.wait_seconds())
-            if self._care.index.remark is not None:
-                await self._clock.sleep(rest)
+        except StoreError as exc:
+            log.warning("search index could not be made anew", extra={"error": repr(exc)})
+            rest = AGAIN_SECONDS  # it may have met a page that has to be looked at before
+        if self._care.index.remark is not None:
+            await self._clock.sleep(rest)
 
     async def _look_at_pages(self) -> None:
         """Somebody has met one that is damaged: not at night, but now."""

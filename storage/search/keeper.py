@@ -107,7 +107,6 @@ class IndexKeeper:
                 self._whole_at = self._clock.monotonic()
             self._reason = self._failed = None
             self._begun = False
-            self._hurt.clear()
 
     def _count(self) -> None:
         self._tries += 1

@@ -67,8 +67,10 @@ class FakeIndex:
 
     async def wanted(self) -> bool:
         await self.told.wait()
-        self.told.clear()
-        return self.in_pages
+        if self.remark is None:
+            self.told.clear()
+        in_pages, self.in_pages = self.in_pages, False
+        return in_pages
 
     def wait_seconds(self) -> float:
         return self.wait
@@ -241,7 +243,7 @@ async def test_an_index_that_is_damaged_is_made_anew_at_once(clock: FakeClock) -
     file.index.wait = 600.0
     await clock.advance(1)
     assert (file.upkept, care.remark) == (4, "malformed again")
-    await clock.advance(1_300)
+    await clock.advance(700)
     assert file.upkept == 6
     await clock.advance(600)
     assert (file.upkept, care.remark) == (7, None)
@@ -277,6 +279,21 @@ async def test_a_page_that_somebody_has_met_is_looked_at_at_once(clock: FakeCloc
     await clock.advance(1)
     assert file.condemned is not None
     minding.cancel()
+
+
+async def test_a_page_that_making_the_index_anew_meets_is_looked_at(clock: FakeClock) -> None:
+    """Each step failed over a page of the messages, every five seconds until the night."""
+    file = FakeFile()
+    file.steps = [StoreUnavailable("malformed")] * 9
+    file.index.hurt("malformed")
+    minding = await begun(care_of(file, clock).mind_index())
+    file.index.in_pages = True
+    file.findings = [Finding(["page 7"]), Finding(["page 7"])]
+    await clock.advance(60)
+    assert file.condemned is not None
+    assert len(file.looks) == 2
+    assert file.upkept == 1, "nothing more is written"
+    await minding
 
 
 async def test_written_anew_when_it_is_worth_it_and_nobody_writes(clock: FakeClock) -> None:

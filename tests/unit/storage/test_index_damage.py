@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator
@@ -229,6 +230,17 @@ async def test_a_page_is_somebody_elses_to_look_at(clock: FakeClock) -> None:
     assert await keeper.wanted()
     keeper.found_by_writer(None)
     assert not await keeper.wanted()
+
+
+async def test_a_page_that_was_met_meanwhile_is_looked_at_once_it_is_whole(
+    clock: FakeClock,
+) -> None:
+    keeper = IndexKeeper(clock)
+    keeper.hurt("malformed")
+    keeper.found_by_writer("database disk image is malformed")
+    await keeper.step(Upkeep())
+    assert keeper.remark is None
+    assert await asyncio.wait_for(keeper.wanted(), 30)
 
 
 async def test_what_was_seen_before_it_was_made_anew_is_nothing_any_more(clock: FakeClock) -> None:
