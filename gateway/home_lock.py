@@ -56,7 +56,7 @@ def claimed(home: Path, lock: Path, *, socket: Path | None = None) -> Iterator[N
     except (FileExistsError, NotADirectoryError) as exc:
         raise ConfigError([_no_folder(home)]) from exc
     except OSError as exc:
-        raise StoreUnavailable(f"the home folder {home} can not be used: {exc.strerror}") from exc
+        raise _unusable(home, exc) from exc
     try:
         if not _taken(descriptor):
             found = noted(lock)
@@ -67,8 +67,7 @@ def claimed(home: Path, lock: Path, *, socket: Path | None = None) -> Iterator[N
         # A restore that was cut off: until it is finished there may be no database at all.
         if (aside := finish_restore(home)) is not None:
             log.warning("a restore that was cut off was finished", extra={"aside": str(aside)})
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _written(socket), 0)
+        _note(home, descriptor, socket)
         with left_to_owner(home):
             yield
     finally:
@@ -140,9 +139,19 @@ def _taken(descriptor: int) -> bool:
             return True
 
 
-def _written(socket: Path | None) -> bytes:
+def _note(home: Path, descriptor: int, socket: Path | None) -> None:
+    """Two lines, over what is there: a full disk has room for that, and no reader finds nothing."""
     path = b"" if socket is None else os.fsencode(socket.absolute())
-    return b"%d\n" % os.getpid() + (b"" if not path or b"\n" in path else path + b"\n")
+    written = b"%d\n%s\n" % (os.getpid(), b"" if b"\n" in path else path)
+    try:
+        os.pwrite(descriptor, written, 0)
+        os.ftruncate(descriptor, len(written))
+    except OSError as exc:
+        raise _unusable(home, exc) from exc
+
+
+def _unusable(home: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"the home folder {home} can not be used: {error.strerror}")
 
 
 def _no_folder(home: Path) -> str:

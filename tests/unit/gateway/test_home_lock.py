@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -95,6 +96,22 @@ def test_a_lock_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "m").symlink_to(tmp_path / "n")
     (tmp_path / "n").write_text("1\n/a\n")
     assert noted(tmp_path / "m") is None
+
+
+def test_a_disk_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    """It was a traceback."""
+    most, ever = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, ever))
+    try:
+        with (
+            pytest.raises(StoreUnavailable, match="can not be used"),
+            claimed(tmp_path, tmp_path / "l"),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, ever))
+    with claimed(tmp_path, tmp_path / "l"):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["link", "second name", "pipe"])
