@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gateway.intake.command_rules import ANYONE as ANYONE
-from gateway.intake.command_rules import NO_COMMAND_RULES, CommandRules
+from gateway.intake.command_rules import ANYONE, NO_COMMAND_RULES, CommandRules
 from gateway.platforms.contract import InboundMessage
 
 

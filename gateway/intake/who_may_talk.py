@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.intake.access import ANYONE, PlatformPolicy
+from gateway.intake.access import PlatformPolicy
+from gateway.intake.command_rules import ANYONE
 
 _TELEGRAM = "telegram"
 
