@@ -25,7 +25,7 @@ def same_log(path: Path | str) -> Callable[[], bool]:
 
     It stays until the last connection closes; emptied, it is still there.
     """
-    path = os.path.abspath(path) + _LOG
+    path = _log_of(path)
     known = _identity(path)
 
     def check() -> bool:
@@ -39,7 +39,12 @@ def same_log(path: Path | str) -> Callable[[], bool]:
 
 def has_log(path: Path) -> bool:
     """Is there a log beside it: does somebody have it open, or was it cut off?"""
-    return _identity(f"{path}{_LOG}") is not None
+    return _identity(_log_of(path)) is not None
+
+
+def _log_of(path: Path | str) -> str:
+    """SQLite follows links first."""
+    return os.path.realpath(path) + _LOG
 
 
 def _identity(path: str) -> tuple[int, int] | None:

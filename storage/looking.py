@@ -43,6 +43,7 @@ def reach(path: Path) -> Reach:
     Raises:
         StoreUnavailable: it can not be copied; the text says why.
     """
+    path = Path(os.path.realpath(path))  # the log lies beside the file, not beside a link to it
     usual = _uri(path, "mode=ro")
     if is_writable(path.parent) or not os.access(path, os.R_OK) or _opens(usual):
         return Reach(usual)

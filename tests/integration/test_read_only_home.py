@@ -93,6 +93,19 @@ async def test_what_is_there_can_be_read_and_rescued(disk: Path, tmp_path: Path,
     assert len(os.listdir(tmp_path / "backup/attachments")) == 1
 
 
+async def test_the_log_of_a_linked_database_is_not_missed(disk: Path, tmp_path: Path) -> None:
+    """It was looked for beside the link, and the copy had nothing of it."""
+    home = await home_on(disk, log="alone")
+    (disk / "linked").mkdir()
+    for file in home.glob("state.db*"):
+        file.rename(disk / "linked" / file.name)
+    (home / "state.db").symlink_to(disk / "linked" / "state.db")
+    turned_read_only(disk)
+    done = posthouse(home, "backup", str(tmp_path / "one.db"))
+    assert done.returncode == 0, done.stderr
+    assert words_in(tmp_path / "one.db") == ["only in the log"]
+
+
 async def test_a_backup_on_a_medium_that_is_read_only_is_put_back(
     disk: Path, tmp_path: Path
 ) -> None:

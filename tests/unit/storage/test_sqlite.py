@@ -291,6 +291,20 @@ async def test_a_log_removed_under_the_process_loses_nothing(
         await opened.close()
 
 
+async def test_the_log_of_a_linked_file_is_beside_the_file(
+    tmp_path: Path, clock: FakeClock, ids: SequentialIds
+) -> None:
+    """It was looked for beside the link: what was written when it was gone was acknowledged."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "state.db").symlink_to(tmp_path / "disk" / "real.db")
+    store = await open_store(tmp_path / "state.db", clock=clock, ids=ids)
+    await talk(store, said("x"))
+    (tmp_path / "disk" / "real.db-wal").unlink()
+    with pytest.raises(StoreUnavailable, match="start posthouse again"):
+        await begin(store)
+    await store.close()
+
+
 async def test_what_was_acknowledged_is_there_for_the_next_process(
     path: Path, store: SqlStore, clock: FakeClock, ids: SequentialIds
 ) -> None:
