@@ -60,15 +60,15 @@ def web_text(data: bytes, label: str = "", *, markup: bool = False) -> str:
         if named is not None and named.startswith("utf-16"):
             named = "utf-8"  # it could not be read as ASCII otherwise
     if named is not None:
-        return _decoded(data, named)
+        return in_pieces(data, named)
     text = data.decode("utf-8", "replace")
     wrong = text.count("\ufffd")
     right = 0 if text.isascii() else sum(not ch.isascii() for ch in text) - wrong
     # A letter that is cut or damaged does not make a page another one.
-    return text if wrong == 0 or right >= wrong else _decoded(data, "cp1252")
+    return text if wrong == 0 or right >= wrong else in_pieces(data, "cp1252")
 
 
-def _decoded(data: bytes, codec: str) -> str:
+def in_pieces(data: bytes, codec: str) -> str:
     """In pieces where a letter is a byte: wrong ones are slow there, and other threads wait."""
     if not _OF_ONE_BYTE.match(codec):
         return data.decode(codec, "replace")

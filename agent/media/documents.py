@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
+from agent.media.charsets import in_pieces
 from agent.media.kinds import LOOKED_AT_BYTES, looks_like_text, utf_16_without_mark
 from agent.media.reader_process import asked
 
@@ -33,7 +34,7 @@ def decoded(data: bytes) -> str | None:
         # Cut within its last letter it is still what it was before.
         if exc.start >= len(data) - 3 and exc.reason == "unexpected end of data":
             return data.decode("utf-8", "replace")
-    return data.decode("cp1252", "replace")
+    return in_pieces(data, "cp1252")
 
 
 @dataclass(frozen=True, slots=True)
