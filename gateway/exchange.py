@@ -122,6 +122,7 @@ async def send_file(socket: Path, file: BinaryIO, owner: str | None) -> list[Tak
 
 def _refuse_half(path: Path) -> None:
     """Of a database that is being written to, only the file itself would arrive."""
+    path = path.resolve()  # the log lies beside the file, not beside a link to it
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:
         raise ImportRefused(

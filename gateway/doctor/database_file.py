@@ -41,6 +41,7 @@ def looked_into(file: Path, *, daemon_runs: bool) -> Iterator[sqlite3.Connection
     A reader of a database with a log makes two files beside it where they are missing, and leaves
     them there; a look must not. Without a log there is nothing that an immutable file would miss.
     """
+    file = file.resolve()  # a log lies beside the file, not beside a link to it
     waiting = bytes_of(file.with_name(f"{file.name}-wal"))
     if not daemon_runs and waiting and not os.path.exists(f"{file}-shm"):
         yield None

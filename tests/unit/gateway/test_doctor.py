@@ -121,6 +121,14 @@ def _log_of(house: House, size: int) -> None:
         stream.truncate(size)  # without its -shm: as a crash and a copy have left it
 
 
+def _linked_with_log(house: House) -> None:
+    (house.home / "disk").mkdir()
+    _log_of(house, 4096)
+    for name in ("state.db", "state.db-wal"):
+        (house.home / name).rename(house.home / "disk" / name)
+    house.database.symlink_to(house.home / "disk" / "state.db")
+
+
 def _key_file(house: House) -> None:
     file = house.home / "key"
     file.write_text(KEY)
@@ -276,6 +284,9 @@ CASES = {
     ),
     "log of a crash": Case(
         lambda h: _log_of(h, 4096), "database", "note", "a crash left a log", ""
+    ),
+    "log of a crash beside a linked file": Case(
+        _linked_with_log, "database", "note", "a crash left a log", ""
     ),
     "crashes": Case(_crash, "gateway", "warning", "2 crashes in the last 7 days", "read "),
     "killed again and again": Case(

@@ -92,10 +92,14 @@ async def test_a_folder_that_takes_nothing_is_said(tmp_path: Path) -> None:
             await send_file(socket, file, None)
 
 
-async def test_half_a_database_is_not_sent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", [False, True])
+async def test_half_a_database_is_not_sent(tmp_path: Path, linked: bool) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"SQLite format 3\x00")
     path.with_name("state.db-wal").write_bytes(b"more")
+    if linked:
+        path = tmp_path / "link.db"
+        path.symlink_to(tmp_path / "state.db")
 
     async def never(
         request: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
