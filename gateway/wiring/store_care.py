@@ -56,9 +56,9 @@ class FileOfStore:
 
     async def mend(self, found: Found) -> None:
         examined = cast(Examined, found)
-        await self._store.mend(examined)
         for reason in examined.search[:1]:
-            self.index.hurt(reason)
+            self.index.hurt(reason)  # before the writer says only that it leaves the index out
+        await self._store.mend(examined)
 
     def idle_seconds(self) -> float:
         return self._store.idle_seconds

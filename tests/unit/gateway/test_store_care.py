@@ -23,6 +23,7 @@ from gateway.config.environment import Home
 from gateway.config.models import Config
 from gateway.store_care import ABANDONED, LAST_THOROUGH, QUIET_SECONDS, WORTH_BYTES, StoreCare
 from gateway.wiring.store_care import Night, build_care, look_before_opening
+from storage.search.keeper import FOUND_BY_A_WRITE
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from tests.contract.store_suite import begin, said, talk
@@ -351,6 +352,7 @@ async def test_a_damaged_index_of_search_is_whole_the_next_night(
     care = build_care(home, store, clock)
     assert "made anew" in await care.nightly()
     assert care.remark is not None
+    assert FOUND_BY_A_WRITE not in care.remark, "it was found by a check, which said how"
     while await store.maintain():
         pass
     assert care.remark is None
