@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.census import Census, RefusingChat
@@ -86,15 +87,39 @@ def _turns(connection: sqlite3.Connection, since: float) -> dict[str, int]:
 
 
 def _compressions(connection: sqlite3.Connection, since: float) -> tuple[int, float | None]:
-    newest = connection.execute(
-        "SELECT started_at FROM (SELECT serial, link, started_at FROM sessions"
-        " ORDER BY serial DESC LIMIT ?) WHERE link = 'continuation' ORDER BY serial DESC",
-        (MOST_SESSIONS,),
+    """As the ledger counts them: splits for that reason, and lists replaced inside a session.
+
+    A continuation for another reason (another model, an undone compression) is none.
+    """
+    split, split_at = _counted_from(
+        connection.execute(
+            "SELECT child.started_at FROM (SELECT serial, parent_session_id, link, started_at"
+            "  FROM sessions ORDER BY serial DESC LIMIT ?) child"
+            " JOIN sessions parent ON parent.id = child.parent_session_id"
+            " WHERE child.link = 'continuation' AND parent.end_reason = 'compression'"
+            " ORDER BY child.serial DESC",
+            (MOST_SESSIONS,),
+        ),
+        since,
     )
+    inside, inside_at = _counted_from(
+        # Of the newest sessions only: no index is on the time.
+        connection.execute(
+            "SELECT l.made_at FROM (SELECT id FROM sessions ORDER BY serial DESC LIMIT ?) s"
+            " JOIN replaced_lists l ON l.session_id = s.id ORDER BY l.made_at DESC",
+            (MOST_SESSIONS,),
+        ),
+        since,
+    )
+    return split + inside, max((at for at in (split_at, inside_at) if at is not None), default=None)
+
+
+def _counted_from(times: Iterable[tuple[float]], since: float) -> tuple[int, float | None]:
+    """How many of these, newest first, are not older; and the newest of all."""
     count, latest = 0, None
-    for (started_at,) in newest:
-        latest = started_at if latest is None else latest
-        if started_at < since:
+    for (at,) in times:
+        latest = at if latest is None else latest
+        if at < since:
             break
         count += 1
     return count, latest

@@ -28,16 +28,21 @@ def write_markdown(portable: Portable, *, zone: tzinfo = UTC) -> Iterator[str]:
     """
     title = next((s.title for s in reversed(portable.sessions) if s.title), None)
     yield f"# {title or portable.conversation_id}\n\n"
+    shown = sum(1 for s in portable.sessions for m in s.messages if _is_shown(m))
     yield (
         f"Conversation `{portable.conversation_id}` of `{portable.owner}`, begun "
-        f"{_when(portable.created_at, zone)}; {len(portable.sessions)} sessions, "
-        f"{sum(1 for s in portable.sessions for m in s.messages if _is_shown(m))} messages.\n\n"
+        f"{_when(portable.created_at, zone)}; "
+        f"{_counted(len(portable.sessions), 'session')}, {_counted(shown, 'message')}.\n\n"
     )
     for number, session in enumerate(portable.sessions, start=1):
         yield _session_head(number, session, zone)
         for message in session.messages:
             if _is_shown(message):
                 yield _message(message, zone)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_shown(message: PortableMessage) -> bool:

@@ -29,6 +29,8 @@ NOTICE = (
 HINTS = 'Try: "what time is it", "recall <words>", or "use <tool> {<arguments as JSON>}".'
 _SHORT_NOTICE = "(offline model: no provider is configured)"
 _QUOTE_CHARS = 280
+_MOST_NAMED = 30
+"""Tools that are listed: servers may bring hundreds."""
 
 _TIME = re.compile(
     r"\bwhat(?:'s| is)? (?:the )?(?:current )?(?:time|date|day)\b|\bcurrent time\b|\bwhat day is"
@@ -182,7 +184,7 @@ def _answer(request: ModelRequest) -> str:
     text = _newest_user_text(messages)
     known = {tool.name for tool in request.tools}
     if missing := [name for name, _ in _wanted(text) if name not in known]:
-        return f"I have no tool named {missing[0]}. {_SHORT_NOTICE}"
+        return f"I have no tool named {missing[0]}{_what_there_is(request)}. {_SHORT_NOTICE}"
     first = not any(m["role"] == "assistant" for m in messages)
     asks_for_help = re.fullmatch(r"\W*help\W*", text, re.IGNORECASE) is not None
     notice = f"{NOTICE} {HINTS}" if first or asks_for_help else _SHORT_NOTICE
@@ -193,6 +195,15 @@ def _answer(request: ModelRequest) -> str:
     said = " ".join(text.split())
     quoted = said if len(said) <= _QUOTE_CHARS else f"{said[:_QUOTE_CHARS]}…"
     return f"You wrote: “{quoted}” It is kept; you can recall it later. {notice}"
+
+
+def _what_there_is(request: ModelRequest) -> str:
+    """For whoever named a tool that is not there."""
+    names = sorted(tool.name for tool in request.tools)
+    if not names:
+        return "; I have none at all"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"; I have {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _trailing_results(messages: Sequence[Message]) -> list[Message]:

@@ -52,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _export(arguments: argparse.Namespace, home: Home) -> int:
     if not home.database.exists():
         raise PosthouseError(NOTHING_YET.format(home=home.path))
+    if arguments.output is not None and not arguments.force:
+        _refuse_to_replace(Path(arguments.output))
     Settings(None, home, environment()).tell()
     portable = asyncio.run(_read(home, arguments.id))
     if arguments.format == "jsonl":
@@ -64,6 +66,14 @@ def _export(arguments: argparse.Namespace, home: Home) -> int:
         write_file(Path(arguments.output), pieces)
         out(f"written: {plain(arguments.output)}")
     return exits.OK
+
+
+def _refuse_to_replace(path: Path) -> None:
+    """An export may be all that is left of a conversation that has been forgotten here."""
+    if path.is_file():
+        raise PosthouseError(
+            f"{plain(str(path))} is there already; name another file, or say --force to replace it"
+        )
 
 
 async def _read(home: Home, session_id: str) -> Portable:

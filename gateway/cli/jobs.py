@@ -78,6 +78,7 @@ def _listing(answer: Mapping[str, Any], *, all_of_them: bool) -> str:
     rows = [
         (
             plain(job["id"]),
+            str(job["number"]),  # by which /jobs in its chat knows it
             plain(job["name"], _NAME_CHARS),
             plain(job["schedule"], _NAME_CHARS),
             plain(job["next_run"] or job["state"]),
@@ -86,7 +87,7 @@ def _listing(answer: Mapping[str, Any], *, all_of_them: bool) -> str:
         )
         for job in jobs
     ]
-    listed = table(("ID", "WHAT", "WHEN", "NEXT RUN", "LAST RUN", "OWNER"), rows)
+    listed = table(("ID", "NO.", "WHAT", "WHEN", "NEXT RUN", "LAST RUN", "OWNER"), rows)
     return "\n".join([listed, *([""] if remarks else []), *remarks])
 
 

@@ -133,7 +133,7 @@ def _memory(found: Mapping[str, Any], now: float) -> str:
 
 def _loop(found: Mapping[str, Any], now: float) -> str:
     usual, worst = found["p99_seconds"] * 1000, found["most_seconds"] * 1000
-    words = "on time" if usual < 0.5 else f"late by {usual:.0f} ms at the most, 99 times in 100"
+    words = "on time" if usual < 0.5 else f"hardly ever more than {usual:.0f} ms late"
     words += f" (at worst {worst:.0f} ms)"
     if found["stalls"]:
         words += f"; it stood still {counted(found['stalls'], 'time')}, see the log"

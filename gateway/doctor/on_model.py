@@ -60,7 +60,7 @@ def _asked(said: Said, base_url: str | None, key: str | None, name: str) -> bool
     except Unreachable as exc:
         said.warning(
             f"the model's provider can not be reached: {exc}",
-            "check the network and model.base_url; messages wait and are answered afterwards",
+            "check the network and model.base_url; what fails meanwhile, /retry asks again",
         )
         return False
     window = f", its window holds {facts.window_tokens:,} tokens" if facts.window_tokens else ""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, get_args
+from zoneinfo import ZoneInfo
 
 from agent.errors import PosthouseError
-from agent.jobs.nouns import Job, JobRefused, JobRun, JobView, Origin
+from agent.jobs.nouns import Job, JobRefused, JobRun, JobView, Origin, Schedule
 from agent.jobs.ports import JobStore
 from agent.jobs.words import telling
 from gateway.control import send_line
@@ -125,10 +127,19 @@ class JobOffice:
             "last_run_at": job.last_run_at,
             "created_at": job.created_at,
             # In words, and from the ledger.
-            "schedule": telling.rhythm(job.schedule),
+            "schedule": _when(job.schedule, self._desk.now()),
             "next_run": next_run,
             "last_run": None if view.last is None else _run(view.last, job),
         }
+
+
+def _when(schedule: Schedule, now: float) -> str:
+    """As `telling.rhythm`; what comes once is told apart by its time, also when it is over."""
+    rhythm = telling.rhythm(schedule)
+    if schedule.kind != "once":
+        return rhythm
+    at = datetime.fromisoformat(schedule.spec).replace(tzinfo=ZoneInfo(schedule.zone))
+    return f"{rhythm}, {telling.moment(at.timestamp(), schedule.zone, now, named=False)}"
 
 
 def _run(run: JobRun, job: Job) -> Answer:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -48,6 +50,8 @@ class HttpSettings:
     """None: not at all. 0: any that is free."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names that requests may call it by."""
+    is_needed: bool = True
+    """False: nobody watches this one, as beside a chat; that it is not there is no warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,8 @@ class HttpFace:
             listening = await loop.create_server(protocol, host, port, backlog=16)
         except (OSError, OverflowError, UnicodeError) as error:
             self._where = f"off: {host}:{port} can not be opened ({_reason(error)})"
-            log.warning(
+            log.log(
+                logging.WARNING if self._settings.is_needed else logging.INFO,
                 "the HTTP endpoint could not be opened; the gateway runs on without it",
                 extra={"host": host, "port": port, "error": _reason(error)},
             )
@@ -236,6 +241,12 @@ def _bracketed(host: str) -> str:
 
 
 def _reason(error: Exception) -> str:
+    """In words; asyncio's own name the address once more, as Python writes it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
+        return "another program listens there"
+    if number is not None and number in errno.errorcode:
+        return os.strerror(number).lower()
     return getattr(error, "strerror", None) or type(error).__name__
 
 

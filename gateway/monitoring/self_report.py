@@ -23,6 +23,15 @@ from gateway.windows.rules import micro_of
 log = logging.getLogger(__name__)
 
 _OWN = "posthouse's own compression works in its place"
+WINDOW_SOURCES: Mapping[str, str] = {
+    "built-in": "built in",
+    "config": "as config.yaml says",
+    "error": "as the provider said when a prompt was too long",
+    "provider": "as the provider says",
+    "table": "as posthouse knows this model",
+    "default": "assumed: nothing says how large it is",
+}
+"""How it is known how large the window is."""
 
 
 class PluginFacts(Protocol):
@@ -205,7 +214,7 @@ class SelfReport:
         off = "" if self._config().compression.enabled else " (compression is off)"
         facts = {
             "model": self._model,
-            "window": f"{window.tokens:,} tokens (from: {self._window_source()})",
+            "window": f"{window.tokens:,} tokens ({WINDOW_SOURCES[self._window_source()]})",
             "compression from": f"{triggers.effective_tokens:,} tokens, "
             f"{percent(triggers.effective_tokens, triggers.window_tokens)} of the window{off}",
             "prompt cache": self.cache(),

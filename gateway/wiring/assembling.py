@@ -232,7 +232,7 @@ def assemble(
             drain_seconds=lambda: ground.now.gateway.drain_seconds,
             ahead=background.ahead,
             micro=background.micro,
-            http=build_http(config),
+            http=build_http(config, is_needed=not around.only_console),
             metrics=books.metrics,
             warm_up=partial(warm_up, model, answering, tidy_files),
             overview=overview,

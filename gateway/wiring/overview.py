@@ -108,10 +108,12 @@ def feed_metrics(
     )
 
 
-def build_http(config: Config) -> HttpFace:
+def build_http(config: Config, *, is_needed: bool) -> HttpFace:
     """Where others look."""
     http = config.gateway.http
-    return HttpFace(HttpSettings(http.host, http.port, tuple(http.allowed_hosts)))
+    return HttpFace(
+        HttpSettings(http.host, http.port, tuple(http.allowed_hosts), is_needed=is_needed)
+    )
 
 
 async def _job_facts(store: JobStore) -> JobFacts:

@@ -183,3 +183,5 @@ async def test_nobody_is_there(world: World, area: str, words: str) -> None:
     assert found.level == "warning"
     assert words in found.text
     assert "check the network" in found.remedy
+    # A turn that has failed is not answered by itself, as platforms are joined again.
+    assert ("/retry" in found.remedy) == (area == "model")

@@ -101,6 +101,25 @@ def test_what_is_told_of_a_schedule_names_its_zone(when: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0, "in 0 s"),
+        (90, "in 90 s"),
+        (150, "in 2 min 30 s"),
+        (599.9, "in 10 min"),
+        (1199.7, "in 20 min"),
+        (5399.6, "in 1 h 30 min"),
+        (7200, "in 2 h"),
+        (86_400, "in 24 h"),
+        (53 * 3600, "in 2 days 5 h"),
+        (10 * 86_400, "in 10 days"),
+    ],
+)
+def test_a_distance_is_told_as_it_was_said(seconds: float, told: str) -> None:
+    assert telling.distance(seconds) == told
+
+
+@pytest.mark.parametrize(
     ("when", "told"),
     [
         ("every weekday at 8", "every weekday at 08:00"),

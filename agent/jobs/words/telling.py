@@ -33,15 +33,27 @@ def stamp(instant: float, zone: str) -> str:
 
 
 def distance(seconds: float) -> str:
-    """How far away that is, roughly: "in 22 h"."""
+    """How far away that is, in two units at the most: "in 1 h 30 min".
+
+    By this people check what was understood: what they wrote must be found in it again.
+    """
     seconds = max(0.0, seconds)
-    if seconds < 90:
+    if seconds < 120:
         return f"in {round(seconds)} s"
-    if seconds < 90 * 60:
-        return f"in {round(seconds / 60)} min"
+    if seconds < 10 * 60:
+        return _in_two(seconds, 60, "min", 1, "s")
     if seconds < 48 * 3600:
-        return f"in {round(seconds / 3600)} h"
+        return _in_two(seconds, 3600, "h", 60, "min")
+    if seconds < 7 * 86_400:
+        return _in_two(seconds, 86_400, "days", 3600, "h")
     return f"in {round(seconds / 86_400)} days"
+
+
+def _in_two(seconds: float, large: int, large_name: str, small: int, small_name: str) -> str:
+    """To the nearest small unit; what is none of a unit is left out."""
+    larges, rest = divmod(round(seconds / small) * small, large)
+    parts = ((larges, large_name), (rest // small, small_name))
+    return "in " + " ".join(f"{count} {name}" for count, name in parts if count)
 
 
 def next_run(instant: float, zone: str, now: float) -> str:

@@ -30,6 +30,7 @@ def add(line: CommandLine) -> None:
         help="jsonl: can be imported; markdown: to read (jsonl)",
     )
     export.add_argument("--output", metavar="FILE", help="instead of standard output")
+    export.add_argument("--force", action="store_true", help="replace FILE if it is there already")
     taking = sessions.add_parser(
         "import",
         parents=[line.config_file, line.as_json],

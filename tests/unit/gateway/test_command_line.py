@@ -22,7 +22,7 @@ from gateway.cli.main import build_parser, main
         ("sessions qqqqqq", "there are list, show, search"),
         ("status --jsn", "there is no option --jsn; did you mean --json?"),
         ("doctor --ofline", "did you mean --offline?"),
-        ("sessions export x --formt=jsonl", "did you mean --format?"),
+        ("sessions export x --formt=jsonl", "did you mean --format or --force?"),
         ("pair revoke telegran 5", "did you mean telegram?"),
         ("usage --days 0", "no whole number"),
         ("run extra", "unrecognized arguments: extra"),

@@ -20,6 +20,7 @@ from agent.exchange.markdown import write_markdown
 from agent.exchange.records import Portable, PortableFile
 from agent.messages import Draft
 from agent.sessions import SessionPrefix, TurnOpening, session_key
+from gateway.cli.main import main
 from gateway.config.environment import Home
 from gateway.wiring.exchange import exported_file, take_in_file
 from gateway.wiring.kept_files import kept_files
@@ -192,6 +193,21 @@ async def test_markdown_says_where_a_picture_lies(tmp_path: Path) -> None:
     portable, names = await talk_in(here)
     text = "".join(write_markdown(portable))
     assert f"*(1 picture: `{names[0]}` in `attachments`)*" in text
+
+
+def test_an_export_replaces_no_file_unless_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POSTHOUSE_HOME", str(tmp_path))
+    portable, _ = asyncio.run(talk_in(Home(tmp_path, "test")))
+    file = tmp_path / "mine.md"
+    file.write_text("what I wrote")
+    command = ["sessions", "export", portable.sessions[0].id, "--format", "markdown"]
+    assert main([*command, "--output", str(file)]) != 0
+    assert "is there already" in capsys.readouterr().err
+    assert file.read_text() == "what I wrote"
+    assert main([*command, "--output", str(file), "--force"]) == 0
+    assert "; 1 session, 1 message." in file.read_text()
 
 
 def test_exporting_from_the_command_line_takes_no_loop_with_it(

@@ -224,8 +224,14 @@ async def test_a_port_in_use_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
         scene = Scene(HttpSettings(port=port))
         with caplog.at_level(logging.WARNING):
             await scene.face.serve(scene.facts())
-    assert scene.face.where().startswith(f"off: 127.0.0.1:{port} can not be opened (")
-    assert "runs on without it" in caplog.text
+        assert "runs on without it" in caplog.text
+        caplog.clear()
+        beside_a_chat = Scene(HttpSettings(port=port, is_needed=False))
+        with caplog.at_level(logging.WARNING):
+            await beside_a_chat.face.serve(beside_a_chat.facts())
+    assert caplog.text == ""
+    told = f"off: 127.0.0.1:{port} can not be opened (another program listens there)"
+    assert scene.face.where() == beside_a_chat.face.where() == told
 
 
 async def test_two_daemons_of_one_machine() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from agent.jobs.nouns import MAX_JOBS, MAX_JOBS_EACH, Action, JobPlace, Schedule, place_in
 from agent.mail import Address
+from gateway.cli.jobs import _listing
 from gateway.cli.main import build_parser
 from gateway.commands import jobs as commands
 from gateway.commands import jobs_text as texts
@@ -86,7 +87,8 @@ async def test_what_comes_again_is_confirmed_with_the_two_runs_behind(rig: Rig) 
     answer = await say(rig, "/remind every weekday at 8 standup")
     assert answer == (
         "Set as job 1, every weekday at 08:00: standup\n"
-        "First Mon 18 Jan 08:00 Europe/Berlin, in 3 days; then Tue 19 Jan 08:00, Wed 20 Jan 08:00."
+        "First Mon 18 Jan 08:00 Europe/Berlin, in 2 days 23 h; "
+        "then Tue 19 Jan 08:00, Wed 20 Jan 08:00."
     )
     answer = await say(rig, "/remind every 90 minutes drink")
     assert answer.startswith("Set as job 2, every 90 minutes: drink\nFirst Fri 15 Jan 10:31")
@@ -227,6 +229,22 @@ async def test_another_place_sees_none_of_it(rig: Rig) -> None:
 
 
 # --- the operator
+
+
+async def test_what_comes_once_is_told_apart_by_its_time_also_when_paused(rig: Rig) -> None:
+    office = JobOffice(rig.jobs, rig.store)
+    for text in ("in 20 minutes tea", "in 30 minutes tea"):
+        await say(rig, f"/remind {text}")
+    (first, *_) = await rig.jobs.everywhere()
+    await office.answer({"action": "pause", "id": first.job.id})
+    shown = await office.answer({"action": "list", "all": False})
+    assert sorted((job["number"], job["schedule"]) for job in shown["jobs"]) == [
+        (1, "once, Fri 15 Jan 09:20"),
+        (2, "once, Fri 15 Jan 09:31"),
+    ]
+    lines = _listing(shown, all_of_them=False).splitlines()
+    assert lines[0].split()[:2] == ["ID", "NO."]
+    assert sorted(line.split()[1] for line in lines[1:]) == ["1", "2"]
 
 
 async def test_the_operator_lists_pauses_resumes_and_cancels(rig: Rig) -> None:

@@ -44,8 +44,8 @@ async def test_a_reminder_in_plain_words(rig: Rig) -> None:
     context = await turn(rig)
     answer = await called(context, rig, action="create", when="every weekday at 8", what="standup")
     assert answer == (
-        "Job 1 is set, every weekday at 08:00. Next run: Mon 18 Jan 08:00 Europe/Berlin, in 3 days."
-        " Then Tue 19 Jan 08:00, Wed 20 Jan 08:00. /jobs cancel 1 ends it."
+        "Job 1 is set, every weekday at 08:00. Next run: Mon 18 Jan 08:00 Europe/Berlin, "
+        "in 2 days 23 h. Then Tue 19 Jan 08:00, Wed 20 Jan 08:00. /jobs cancel 1 ends it."
     )
     (view,) = await rig.jobs.everywhere()
     assert (view.job.action, view.job.name) == (Action("text", "⏰ standup"), "standup")
@@ -67,7 +67,7 @@ async def test_it_lists_pauses_resumes_and_cancels(rig: Rig) -> None:
     assert await called(context, rig, action="list") == "Nothing is set here."
     await called(context, rig, action="create", when="tomorrow 9:00", what="tea")
     assert await called(context, rig, action="list") == (
-        "1. text, once, next Sat 16 Jan 09:00 Europe/Berlin, in 24 h: tea"
+        "1. text, once, next Sat 16 Jan 09:00 Europe/Berlin, in 23 h 59 min: tea"
     )
     assert await called(context, rig, action="pause", job=1) == "Job 1 is paused: tea"
     assert "1. text, once, paused: tea" in await called(context, rig, action="list")

@@ -178,7 +178,7 @@ def test_status_in_words() -> None:
         "cache share: 83% of what turns read came from it",
         "jobs: 3 active, 1 paused, the next one in 1 min 00 s",
         "memory: 112.0 MB (-1.0 MB since it was warm)",
-        "event loop: late by 3 ms at the most, 99 times in 100 (at worst 40 ms); it stood still",
+        "event loop: hardly ever more than 3 ms late (at worst 40 ms); it stood still",
         "database: 12.0 MB, its log 512.0 kB",
         "backups: 3, the newest 5 h 00 min old, 11.4 MB",
         "runs: 2 starts in 24 hours; 1 run cut off",

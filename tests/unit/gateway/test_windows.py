@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from agent.model_metadata import WindowSource
+from gateway.monitoring.self_report import WINDOW_SOURCES
 from gateway.windows.book import LEARNED_DAYS, WindowBook, remembered_image_tokens
 from tests.fakes.clock import FakeClock
 from tests.fakes.scripted_model import ScriptedModel
@@ -139,3 +142,7 @@ def test_other_models_keep_what_is_known_of_them(tmp_path: Path) -> None:
     book(tmp_path).lower(120_000)
     WindowBook("other", "http://localhost", None, tmp_path / "windows.json").lower(50_000)
     assert book(tmp_path).window.tokens == 120_000
+
+
+def test_every_way_to_know_a_window_has_its_words() -> None:
+    assert set(WINDOW_SOURCES) == {*get_args(WindowSource), "built-in"}

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.census import Census, RefusingChat
+from agent.ledger import LedgerScope
 from agent.mail import NOT_AWAITED, Address, OutboxDraft, PartDraft
+from agent.messages import Keep
 from agent.sessions import CompressionState
 from storage.census import census
 from storage.migrate import migrate
@@ -19,6 +21,7 @@ from tests.contract.store_suite import (
     SUMMARY,
     begin,
     inbound,
+    rewrite_of,
     said,
     split_of,
     talk,
@@ -76,6 +79,30 @@ async def test_what_waits_and_what_the_day_brought(tmp_path: Path, clock: FakeCl
         assert (await archive.census(clock.now(), today)).owed == 2
     finally:
         await archive.close()
+
+
+async def test_another_model_is_no_compression_and_one_inside_a_session_is(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    store = await open_store(tmp_path / "state.db", clock=clock, ids=SequentialIds())
+    try:
+        loaded = await talk(store, said("one"))
+        keep = [Keep(row.id) for row in loaded.rows]
+        switched = await store.split(split_of(loaded, *keep, end_reason="switch"))
+        assert switched.applied
+        found = await store.census(clock.now(), 0.0)
+        assert (found.compressions, found.compressed_at) == (0, None)
+        await clock.advance(10)
+        loaded = await store.load(switched.tip.id)
+        state = CompressionState(count=2)
+        changed = await store.rewrite(rewrite_of(loaded, SUMMARY, compression=state))
+        assert changed.applied
+        found = await store.census(clock.now(), 0.0)
+        assert (found.compressions, found.compressed_at) == (1, clock.now())
+        # As the ledger counts them.
+        assert await store.compressions(LedgerScope(0.0, clock.now() + 1)) == 1
+    finally:
+        await store.close()
 
 
 async def test_chats_that_take_nothing_are_seen_until_one_answer_arrives(

@@ -101,7 +101,11 @@ async def test_tools_are_called_in_plain_words(
 async def test_a_tool_that_is_not_there_is_not_called() -> None:
     response = await ask(user("what time is it"), tools=())
     assert calls(response) == []
-    assert "no tool named current_time" in text_of(response.message["content"])
+    assert "no tool named current_time; I have none" in text_of(response.message["content"])
+    response = await ask(user("use clock"))
+    assert "no tool named clock; I have current_time, recall." in text_of(
+        response.message["content"]
+    )
 
 
 async def test_results_are_told() -> None:
