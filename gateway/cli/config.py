@@ -21,13 +21,13 @@ from gateway.config.environment import (
     environment,
     find_config_file,
     find_home,
-    missing_tokens,
     odd_secrets,
     read_secrets,
     unguarded,
 )
 from gateway.config.loading import Loaded, load
 from gateway.config.models import Config, unavailable
+from gateway.config.tokens import awaited_tokens, missing_tokens, where_to_put
 
 if TYPE_CHECKING:
     from gateway.wiring.surroundings import Surroundings
@@ -125,7 +125,6 @@ def _check(
     path = find_config_file(arguments.config, home)
     platforms = enabled_platforms(config, secrets)
     policies = build_policies(config, {"telegram", "discord"})
-    closed = {name for name, policy in policies.items() if policy.lets_nobody_in}
     who = {name: in_words(policies[name]) for name in platforms}
     # Only warnings: the service may have secrets that are not in this shell.
     missing = missing_tokens(config, secrets)
@@ -135,7 +134,7 @@ def _check(
         missing += exc.problems
     warnings = [
         *unavailable(config),
-        *(f"{line} in this environment" for line in missing),
+        *missing,
         *(odd_secrets(secrets) or doubts_about(secrets, around.env)),
         *unguarded(config, around.env, path, home),
         *_about_plugins(config, around),
@@ -143,12 +142,8 @@ def _check(
         *placed(loaded, secrets, around.env),
         *(line for platform in platforms for line in warnings_of(platform, policies[platform])),
         *(
-            f"{platform} lets people in, but there is no {platform.upper()}_BOT_TOKEN in this "
-            "environment"
-            for platform in policies
-            if platform not in closed
-            and platform not in platforms
-            and getattr(config, platform).enabled == "auto"
+            f"{line}: {where_to_put(variable)}"
+            for variable, line in awaited_tokens(config, secrets).items()
         ),
     ]
     model = "offline" if is_offline(config, secrets) else config.model.name

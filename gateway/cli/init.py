@@ -15,6 +15,7 @@ from gateway.cli.doctor import in_words
 from gateway.cli.output import out
 from gateway.cli.status import how_to_restart
 from gateway.config.environment import UNIT_PATH, environment
+from gateway.config.tokens import awaited_tokens
 from gateway.doctor.areas import all_areas
 from gateway.doctor.checkup import examine
 from gateway.doctor.ground import Ground, survey
@@ -38,7 +39,6 @@ NO_TERMINAL = (
     "(`posthouse init --help`), tokens and keys from the environment"
 )
 UNCHANGED = "Nothing was changed."
-_PLATFORMS = ("telegram", "discord")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,13 +92,13 @@ def _set_up(ground: Ground, arguments: argparse.Namespace) -> int:
     _tell(write_all(ground.home, wishes.secrets, config))
     ground = survey(environment(), None, offline=True, as_service=True)
     _look(ground)
-    waiting = [*filter(None, (_without_token(ground, name) for name in _PLATFORMS))]
-    for missing in waiting:
-        out(f"\nwarning: {missing}")
+    waiting = awaited_tokens(ground.config, ground.secrets)  # the doctor has said where they go
     if not arguments.yes and _wants_service(talk, ground):
         return _install_service(ground)
     if not waiting or ground.secrets.telegram_bot_token or ground.secrets.discord_bot_token:
         out(f"\n{_next_step(ground)}")
+    else:
+        out("\nOnce the token is there, start the gateway.")
     return exits.OK
 
 
@@ -108,7 +108,7 @@ def _asked(talk: Talk, ground: Ground, servers: Servers, *, offline: bool) -> Wi
     wishes = wishes.joined(ask_discord(talk, ground, servers.discord, offline=offline))
     wishes = wishes.joined(ask_about_model(talk, ground, servers.model, offline=offline))
     zone = ask_zone(talk, ground.config.timezone, ground.env)
-    return wishes.joined(Wishes({}, {"timezone": zone}))
+    return wishes.joined(Wishes({}, {"timezone": zone} if zone is not None else {}))
 
 
 def _existing(ground: Ground, scripted: bool) -> tuple[str | None, dict[str, Any]]:
@@ -195,21 +195,6 @@ def _look(ground: Ground) -> None:
     findings = examine(areas, ground.secrets.values())
     if troubles := [f for f in findings if f.level in ("warning", "problem")]:
         out(f"\n{in_words(troubles)}")
-
-
-def _without_token(ground: Ground, name: str) -> str | None:
-    """What is missing where somebody may talk to a bot that nobody can start; None: nothing."""
-    config, secrets = getattr(ground.config, name), ground.secrets.by_name()
-    variable = f"{name.upper()}_BOT_TOKEN"
-    telegram, discord = ground.config.telegram, ground.config.discord
-    rooms = telegram.allow_chats if name == "telegram" else discord.allow_channels
-    if secrets[variable] or config.enabled is False or not (config.allow_from or rooms):
-        return None
-    return (
-        f"there is no {variable}, so {name.capitalize()} stays off. Say `posthouse init --yes` "
-        f"again with it in the environment, or put it alone into {ground.home.secrets / variable} "
-        "(chmod 600). Then start the gateway"
-    )
 
 
 def _wants_service(talk: Talk, ground: Ground) -> bool:

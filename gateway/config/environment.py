@@ -227,23 +227,6 @@ def values_to_hide(config: Config, env: Mapping[str, str], folder: Path | None =
     return [*written, *(value for value in referenced(config, env, folder).values() if value)]
 
 
-def missing_tokens(config: Config, secrets: Secrets) -> list[str]:
-    """One line for each platform that is switched on without its token."""
-    return [
-        f"{name}.enabled is true, but there is no {variable}"
-        for name, enabled, token, variable in (
-            (
-                "telegram",
-                config.telegram.enabled,
-                secrets.telegram_bot_token,
-                "TELEGRAM_BOT_TOKEN",
-            ),
-            ("discord", config.discord.enabled, secrets.discord_bot_token, "DISCORD_BOT_TOKEN"),
-        )
-        if enabled is True and not token
-    ]
-
-
 def odd_secrets(secrets: Secrets) -> list[str]:
     """One line for each secret that nobody would take."""
     found: list[str] = []

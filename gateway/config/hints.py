@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from gateway.config.models import Config
 from gateway.config.renamed import HERMES, is_of_hermes
 from gateway.config.shape import all_paths, section_at
+from gateway.config.tokens import where_to_put
 
 _SECRET = re.compile("key|token|secret|password", re.IGNORECASE)
 _SIMILAR = 0.6
@@ -37,7 +38,7 @@ def unknown_key(loc: tuple[Any, ...], spelt: Callable[[str], str] = str) -> str:
         return "unknown key; a server gets its secrets by env or headers, as ${NAME}"
     if is_secret(loc[-1:]) and not _close_here(loc, cutoff=_SLIP):
         name = _variable_of(loc)
-        return f"secrets do not belong in this file; set {name} in the environment, or {name}_FILE"
+        return f"secrets do not belong in this file; {where_to_put(name)}"
     if (here := _close_here(loc, cutoff=_SIMILAR)) is not None:
         return f"unknown key; did you mean {spelt('.'.join(map(str, (*loc[:-1], here))))}?"
     nested = len(loc) > 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from zoneinfo import ZoneInfo
-
 from pydantic import field_validator
 
 from gateway.config.sections.answering import (
@@ -28,6 +26,7 @@ from gateway.config.sections.talking import (
     WhoMayCommand,
 )
 from gateway.config.sections.values import Ids, PlainIds, Section, plain_id
+from gateway.config.zones import is_zone, nearest_zones
 
 __all__ = [
     "Agent",
@@ -95,13 +94,11 @@ class Config(Section):
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                ZoneInfo(value)
-            except (KeyError, ValueError, OSError) as exc:
-                raise ValueError(
-                    f"{value!r} is no time zone name, for example Europe/Berlin"
-                ) from exc
+        if value is not None and not is_zone(value):
+            near = "".join(f"; did you mean {name}?" for name in nearest_zones(value)[:1])
+            raise ValueError(
+                f"{value!r} is no time zone name{near or ', for example Europe/Berlin'}"
+            )
         return value
 
 

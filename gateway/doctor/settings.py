@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.config.environment import missing_tokens
 from gateway.config.models import unavailable
+from gateway.config.tokens import awaited_tokens, missing_tokens, where_to_put
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground
 from gateway.intake.who_may_talk import in_words, warnings_of
@@ -50,6 +50,10 @@ def look(ground: Ground) -> Iterable[Finding]:
         said.ok(f"who may talk to {name}: {in_words(policies[name])}")
         for line in warnings_of(name, policies[name]):
             said.warning(line, "`posthouse init`, or edit config.yaml")
-    if not platforms and not config.plugins.enabled:
+    # Of secrets that can not be read nobody knows which there are.
+    awaited = {} if ground.secret_problems else awaited_tokens(config, secrets)
+    for variable, line in awaited.items():
+        said.warning(line, f"{where_to_put(variable, ground.home.secrets)}; or `posthouse init`")
+    if not platforms and not awaited and not config.plugins.enabled:
         said.note("no chat platform is set up: there is only the console", "`posthouse init`")
     return said.findings

@@ -13,8 +13,7 @@ from gateway.setup.wishes import DISCORD_TOKEN, Wishes, as_numbers
 
 _WHERE = """\
    Who may talk to it? Numeric ids, with commas between them. In Discord: Settings, Advanced,
-   Developer Mode; then a right click on a name, Copy User ID.{find}
-   Enter: as in the brackets, else nobody yet."""
+   Developer Mode; then a right click on a name, Copy User ID.{find}"""
 
 
 def ask_discord(talk: Talk, ground: Ground, api_base: str, *, offline: bool) -> Wishes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.errors import PosthouseError
+from gateway.config.zones import is_zone, nearest_zones
 from gateway.doctor.ground import Ground
 from gateway.probing import discord, telegram
 from gateway.probing.model import NoCatalogue, UnknownModel, ask_model
@@ -18,7 +19,6 @@ from gateway.setup.wishes import (
     as_numbers,
     read_ids,
 )
-from gateway.setup.zone import is_zone, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,9 @@ def from_answers(
         settings["model.name"] = answers.model
     if answers.timezone:
         if not is_zone(answers.timezone):
-            near = "".join(f"; did you mean {name}?" for name in nearest(answers.timezone)[:1])
+            near = "".join(
+                f"; did you mean {name}?" for name in nearest_zones(answers.timezone)[:1]
+            )
             wrong.append(f"{answers.timezone[:40]!r} is no time zone{near}")
         settings["timezone"] = answers.timezone
     if not offline:

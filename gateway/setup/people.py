@@ -37,8 +37,8 @@ def ask_ids(
 
     ``groups_allowed``: it is Telegram, where a group is an id with a minus.
     """
-    talk.say(question)
     default = ",".join([*people, *groups])
+    talk.say(f"{question}\n   Enter: {'as in the brackets' if default else 'nobody yet'}.")
     found: list[str] = []
     while True:
         typed = talk.ask("   Ids", ",".join(found) or default)

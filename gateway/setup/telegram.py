@@ -18,7 +18,7 @@ POLL_SECONDS = 10
 MOST_OFFERED = 5
 _FIND = """\
    Who may talk to it? Numeric ids, with commas between them; or `find`: you write to the bot, and
-   I look who that is. Enter: as in the brackets, else nobody yet."""
+   I look who that is."""
 
 
 def ask_telegram(talk: Talk, ground: Ground, base_url: str, *, offline: bool) -> Wishes:

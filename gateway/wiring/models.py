@@ -17,6 +17,7 @@ from agent.ports import Clock, LanguageModel
 from agent.prompt_caching import TTL_SECONDS, cache_marks, ttl_for
 from gateway.config.environment import Secrets
 from gateway.config.models import Config
+from gateway.config.tokens import where_to_put
 
 OFFLINE_WINDOW_TOKENS = 200_000
 
@@ -30,7 +31,10 @@ def check_model(config: Config, secrets: Secrets) -> None:
     wanted = config.model
     if wanted.provider == "anthropic" and not (secrets.anthropic_api_key or wanted.base_url):
         raise ConfigError(
-            ["model.provider is anthropic, but there is neither ANTHROPIC_API_KEY nor a base_url"]
+            [
+                "model.provider is anthropic, but there is neither ANTHROPIC_API_KEY nor a "
+                f"base_url: {where_to_put('ANTHROPIC_API_KEY')}"
+            ]
         )
 
 

@@ -9,8 +9,9 @@ from agent.attachments import Attachments
 from agent.errors import ConfigError
 from agent.ports import Clock
 from agent.store_ports import Store
-from gateway.config.environment import Secrets, missing_tokens, odd_secrets
+from gateway.config.environment import Secrets, odd_secrets
 from gateway.config.models import Config, WhoMayCommand
+from gateway.config.tokens import missing_tokens
 from gateway.intake.access import AccessRules, PlatformPolicy
 from gateway.intake.command_rules import CommandRules, Scope
 from gateway.platforms.console.convert import PLATFORM as CONSOLE

@@ -106,7 +106,7 @@ async def test_a_person_is_led_through_every_mistake(town: Town) -> None:
         await person.sees("client_id=900000000000000001&scope=bot+applications.commands")
         await person.answers(("nobody yet", "find"), ("is that you?", "y"), ("[9000", ""))
         await person.answers(("be an admin", "n"))
-        await person.answers((HIDDEN, "sk-wrong"), ("Model", ""))
+        await person.answers((HIDDEN, "sk-wrong"), ("Model", ""), ("Keep it", ""))
         await person.answers((HIDDEN, KEY), ("Model", "claude-sonet-5-5"))
         await person.answers(("Near it: claude-sonnet-5-5", ""), ("tokens.", ""))
         await person.answers(("Zone", ""), ("Write it?", ""))
@@ -190,6 +190,24 @@ async def test_what_is_there_is_shown_asked_for_and_kept(town: Town) -> None:
     assert (town.home / "config.yaml.bak").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("typed", "asked", "kept"),
+    [("sk-ant-good-only-later", "Keep it all the same?", True), ("", "Go on without one?", False)],
+)
+async def test_a_key_that_is_refused_is_no_dead_end(
+    town: Town, typed: str, asked: str, kept: bool
+) -> None:
+    """With an address of the model's no key is an answer too, and was refused for ever."""
+    async with town.person() as person:
+        await person.answers((HIDDEN, ""), (HIDDEN, ""), (HIDDEN, typed))
+        await person.answers(("Model", "claude-haiku-5-5"), (asked, "n"))
+        await person.answers((HIDDEN, typed), ("Model [claude-haiku-5-5]", ""), (asked, "y"))
+        await person.answers(("Zone", ""), ("Write it?", ""))
+        assert await person.ends() == 0
+    assert yaml.safe_load(town.config.read_text())["model"]["name"] == "claude-haiku-5-5"
+    assert (town.home / "secrets/ANTHROPIC_API_KEY").exists() is kept
+
+
 async def test_without_a_network_a_token_can_be_kept_untried(town: Town) -> None:
     await town.telegram.pause()
     async with town.person() as person:
@@ -262,14 +280,14 @@ async def test_an_id_without_a_token_is_told_what_is_missing(
     variable = f"{name.upper()}_BOT_TOKEN"
     done = await town.script("init", "--yes", "--offline", f"--{name}-id", user)
     assert done.returncode == 0, done.stderr
-    assert f"warning: there is no {variable}, so {name.capitalize()} stays off" in done.stdout
+    assert f"{name} lets people in, but there is no {variable}, so it stays off" in done.stdout
     assert str(town.home / "secrets" / variable) in done.stdout
     assert "write to your bot" not in done.stdout
     assert "Its token is in" not in town.config.read_text()
     flags = ["--offline", f"--{name}-id", user, "--replace"]
     done = await town.script("init", "--yes", *flags, **{variable: "1:a-token"})
     assert done.returncode == 0, done.stderr
-    assert "warning: there is no" not in done.stdout
+    assert "stays off" not in done.stdout
     assert "write to your bot" in done.stdout
 
 

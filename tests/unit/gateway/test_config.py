@@ -88,6 +88,8 @@ def test_shipped_file_names_every_key() -> None:
         ("telegram: {allow_from: 12}", "telegram.allow_from: must be a list of numeric ids"),
         ("discord: {admins: ['*']}", 'discord.admins: "*" is only possible in allow_from'),
         ("timezone: Mars/Olympus", "timezone: 'Mars/Olympus' is no time zone name"),
+        ("timezone: Berlin", "no time zone name; did you mean Europe/Berlin?"),
+        ("timezone: Mars", "'Mars' is no time zone name, for example Europe/Berlin"),
         ("a: 1\nmodel: {}\na: 2", "c.yaml:3:1: a stands there twice"),
         ("model:\n  name: x\n  name: y", "c.yaml:3:3: model.name stands there twice"),
         ("jobs:\n  - every: 2h", "c.yaml:2:5: jobs.0: needs the key name"),
@@ -118,8 +120,9 @@ def test_every_mistake_is_named(text: str, expected: str) -> None:
 )
 def test_a_secret_is_sent_where_it_belongs(text: str, variable: str) -> None:
     (problem,) = problems(text)
-    wanted = f"secrets do not belong in this file; set {variable} in the environment, or {variable}"
-    assert problem.endswith(f"{wanted}_FILE")
+    wanted = f"secrets do not belong in this file; put it alone into secrets/{variable} in the home"
+    assert wanted in problem
+    assert problem.endswith(f"or set {variable} in the environment, or {variable}_FILE")
     assert "hush" not in problem
     assert "did you mean" not in problem
 

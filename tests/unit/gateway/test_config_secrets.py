@@ -236,7 +236,7 @@ def test_check_tells_old_names_and_wrong_variables(
     assert "note: " in text
     assert "agent.max_turns is Hermes Agent's name of agent.max_iterations" in text
     assert "call it POSTHOUSE__LOGGING__LEVEL" in text
-    assert "neither ANTHROPIC_API_KEY nor a base_url in this environment" in text
+    assert "nor a base_url: put it alone into secrets/ANTHROPIC_API_KEY in the home" in text
     monkeypatch.setenv("POSTHOUSE__MODEL__NAM", "x")
     assert main(["config", "check"]) == 78
     assert "did you mean POSTHOUSE__MODEL__NAME?" in capsys.readouterr().err

@@ -170,6 +170,14 @@ CASES = {
         lambda h: h.say("telegram: {alow_from: [1]}"),
         *("configuration", "problem", "did you mean telegram.allow_from?", "config check"),
     ),
+    "a token that is waited for": Case(
+        lambda h: h.say("telegram: {allow_from: [1]}"),
+        *("configuration", "warning", "there is no TELEGRAM_BOT_TOKEN", "/secrets/TELEGRAM_BOT"),
+    ),
+    "a token that is missing": Case(
+        lambda h: h.say("discord: {enabled: true}"),
+        *("configuration", "problem", "put it alone into secrets/DISCORD_BOT_TOKEN", "init"),
+    ),
     "config open": Case(
         lambda h: (h.home / "config.yaml").chmod(0o622),
         *("configuration", "warning", "change the configuration", "chmod go-w"),

@@ -39,6 +39,15 @@ def test_the_neighbour_with_the_same_names(tmp_path: Path, monkeypatch: pytest.M
 
 
 ROOT = Path(__file__).parents[3]
+PIP_SAYS = """\
+Obtaining file:///here
+Collecting aiosqlite==0.22.1 (from posthouse==0.1.0)
+  Downloading aiosqlite-0.22.1-py3-none-any.whl (17 kB)
+Requirement already satisfied: pip in ./.venv
+Collecting idna
+Installing collected packages: idna, aiosqlite
+Successfully installed aiosqlite-0.22.1 idna-3.15
+"""
 VENV_OF_NOTHING = """\
 #!/bin/sh
 echo "$@" >> made.log
@@ -78,3 +87,22 @@ def test_an_environment_that_does_not_work_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
     assert made(tmp_path, old=False).returncode == 0
     assert not (tmp_path / "made.log").exists(), "one that works is kept"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_install_says_where_it_is_and_fails_as_pip_does(tmp_path: Path, fails: bool) -> None:
+    """The first takes minutes: it said one line, and then nothing."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "pip.txt").write_text(PIP_SAYS)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *install*) cat pip.txt; exit {int(fails)};; esac\n')
+    python.chmod(0o755)
+    result = made(tmp_path, old=False)
+    assert result.stdout.splitlines()[1:4] == [
+        "  fetching aiosqlite==0.22.1",
+        "  fetching idna",
+        "  putting all of them in place ...",
+    ]
+    assert ("Installed: " in result.stdout) is not fails
+    assert (result.returncode != 0) is fails
+    assert (tmp_path / ".venv" / ".runtime").exists() is not fails

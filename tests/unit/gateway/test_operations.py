@@ -430,7 +430,7 @@ class TestCommandLine:
         monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
         (tmp_path / "config.yaml").write_text("discord: {enabled: true}\n")
         assert main(["config", "check"]) == 0
-        assert "discord.enabled is true, but there is no DISCORD_BOT_TOKEN in" in (
+        assert "there is no DISCORD_BOT_TOKEN: put it alone into secrets/DISCORD_BOT_TOKEN in" in (
             capsys.readouterr().out
         )
 
@@ -443,7 +443,7 @@ class TestCommandLine:
             (
                 "telegram: {allow_from: [1]}",
                 "",
-                "warning: telegram lets people in, but there is no TELEGRAM_BOT_TOKEN in this",
+                "TELEGRAM_BOT_TOKEN, so it stays off: put it alone into secrets/TELEGRAM_BOT_",
             ),
             ("telegram: {allow_from: [1]}\nmodel: {base_url: 'http://x'}", "1:x", "model claude-"),
             ("", "x", "warning: TELEGRAM_BOT_TOKEN does not look like one"),

@@ -16,12 +16,13 @@ from agent.errors import ConfigError, PosthouseError
 from gateway.config.environment import Home
 from gateway.config.loading import parse_config
 from gateway.config.models import Config
+from gateway.config.zones import is_zone, nearest_zones
 from gateway.setup.config_edit import edited
 from gateway.setup.config_text import NOTHING_YET, changes, rendered
 from gateway.setup.keeping import check_home, write_all
 from gateway.setup.people import LetIn, ask_admins, ask_ids
 from gateway.setup.wishes import Wishes, as_numbers, read_ids
-from gateway.setup.zone import guessed, is_zone, nearest
+from gateway.setup.zone import ask_zone, guessed
 
 ROOT = Path(__file__).parents[3]
 WANTED: dict[str, Any] = {
@@ -102,6 +103,14 @@ def test_nobody_is_said_aloud() -> None:
     talk = Scripted("")
     assert ask_ids(talk, "?", [], [], finder=None, groups_allowed=True) == LetIn((), ())
     assert "nobody gets an answer" in talk.said[-1]
+    assert "Enter: nobody yet." in talk.said[0]
+    assert "brackets" not in talk.said[0]
+
+
+def test_brackets_are_named_where_there_are_some() -> None:
+    talk = Scripted("")
+    ask_ids(talk, "?", ["1"], [], finder=None, groups_allowed=True)
+    assert "Enter: as in the brackets." in talk.said[0]
 
 
 def test_ids_of_discord_have_no_minus() -> None:
@@ -215,7 +224,12 @@ def test_wishes_do_not_show_their_secrets() -> None:
     ],
 )
 def test_a_zone_that_was_meant(typed: str, meant: str) -> None:
-    assert meant in nearest(typed)
+    assert meant in nearest_zones(typed)
+
+
+@pytest.mark.parametrize("name", ["Mars", "Moon", "Pluto"])
+def test_what_is_like_no_zone_is_met_with_no_guess(name: str) -> None:
+    assert nearest_zones(name) == []
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "/etc/localtime", "Nowhere/Land"])
@@ -231,6 +245,36 @@ def test_the_zone_is_guessed(tmp_path: Path) -> None:
     assert guessed({}, tmp_path) == "Europe/Vienna"
     (tmp_path / "etc/timezone").write_text("Europe/Zurich\n")
     assert guessed({"TZ": "nonsense"}, tmp_path) == "Europe/Zurich"
+
+
+@pytest.mark.parametrize(
+    ("kept", "env", "typed", "taken"),
+    [
+        (None, {}, "", None),
+        (None, {}, "Europe/Vienna", None),
+        (None, {}, "Europe/Paris", "Europe/Paris"),
+        (None, {"TZ": "Asia/Tokyo"}, "", "Asia/Tokyo"),  # a service would not have it
+        (None, {"TZ": "Asia/Tokyo"}, "Europe/Vienna", "Europe/Vienna"),
+        (None, {"TZ": ":Europe/Vienna"}, "", None),
+        ("Europe/Vienna", {}, "", "Europe/Vienna"),
+    ],
+)
+def test_the_systems_zone_needs_no_key(
+    tmp_path: Path, kept: str | None, env: dict[str, str], typed: str, taken: str | None
+) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/localtime").symlink_to("/usr/share/zoneinfo/Europe/Vienna")
+    assert ask_zone(Scripted(typed), kept, env, tmp_path) == taken
+
+
+def test_a_copied_localtime_names_no_zone_so_the_key_is_written(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/localtime").write_bytes(b"")
+    assert ask_zone(Scripted("UTC"), None, {}, tmp_path) == "UTC"
+
+
+def test_a_machine_without_a_zone_is_at_utc(tmp_path: Path) -> None:
+    assert ask_zone(Scripted(""), None, {}, tmp_path) is None
 
 
 class TestFiles:
