@@ -15,10 +15,17 @@ from agent.attachments import NAME
 from agent.forgetting import Cleared, ClearedConversation
 from storage import forgetting_rest as rest
 from storage.codec import ROW_COLUMNS, decode_row
-from storage.database import UNINDEX_TEXT, Transaction, is_index_damage
+from storage.database import (
+    UNINDEX_TEXT,
+    IndexDamaged,
+    Transaction,
+    is_index_alone,
+    is_index_damage,
+)
 from storage.faultpoint import faultpoint
 from storage.inbox import DEDUPE_SECONDS
 from storage.rows import SEARCHED
+from storage.search import index
 from storage.segment import indexable_text, segmented
 from storage.sessions import Reader
 from storage.silent import Heard, to_clear
@@ -69,6 +76,7 @@ _OLD_MAIL = (
     " AND turn_id IS NULL AND id NOT IN (SELECT inbox_id FROM restarts_awaited)"
     " AND id < (SELECT max(id) FROM inbox)",
 )
+_MARK = (index.DAMAGED,)
 _NOTED = "cleared:"
 """In front of a conversation, among the facts."""
 _FIND_SESSIONS = (
@@ -111,19 +119,44 @@ def clear_silent(
     connection: sqlite3.Connection, before: float, conversations: int, now: float
 ) -> Cleared:
     """`agent.forgetting.Forgetting.clear_silent`, one step of it."""
+    asked = before, conversations, now
     connection.execute("PRAGMA foreign_keys = OFF")
     try:
-        connection.execute("BEGIN IMMEDIATE")
         try:
-            cleared = _clear(connection, before, conversations, now)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            return _at_once(connection, *asked)
+        except IndexDamaged:
+            # Its error may have undone the transaction, and what came behind would have none.
+            connection.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, '1')", _MARK)
+            return _at_once(connection, *asked)
     finally:
         connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _at_once(db: sqlite3.Connection, before: float, conversations: int, now: float) -> Cleared:
+    """In one transaction.
+
+    Raises:
+        IndexDamaged: nothing was changed.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        cleared = _clear(db, before, conversations, now)
+        _commit(db)
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
     return cleared
+
+
+def _commit(db: sqlite3.Connection) -> None:
+    try:
+        db.execute("COMMIT")
+    except sqlite3.DatabaseError as exc:
+        # The index writes itself out just before.
+        if is_index_alone(exc):
+            raise IndexDamaged from exc
+        raise
 
 
 def _clear(db: sqlite3.Connection, before: float, limit: int, now: float) -> Cleared:
@@ -158,7 +191,13 @@ def _run(db: sqlite3.Connection, statements: Sequence[str], values: Mapping[str,
 
 
 def _unindex(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
-    """Take them out of search; an index that is damaged is made anew anyhow."""
+    """Take them out of search; an index that is damaged is made anew anyhow.
+
+    Raises:
+        IndexDamaged: it is, and nothing says so yet.
+    """
+    if db.execute("SELECT 1 FROM facts WHERE name = ?", _MARK).fetchone() is not None:
+        return
     query = f"SELECT {ROW_COLUMNS} FROM messages WHERE session_id IN {_SESSIONS} AND {SEARCHED}"
     try:
         for row in map(decode_row, db.execute(query, values)):
@@ -168,7 +207,7 @@ def _unindex(db: sqlite3.Connection, values: Mapping[str, object]) -> None:
     except sqlite3.DatabaseError as exc:
         if not is_index_damage(exc):
             raise
-        db.execute("INSERT OR REPLACE INTO facts (name, value) VALUES ('index_damaged', '1')")
+        raise IndexDamaged from exc
 
 
 # --- plugins --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from storage.search.keeper import CALM_SECONDS, WAITS_SECONDS, IndexKeeper
 from storage.sqlite import open_store
 from storage.store import SqlStore
 from storage.upkeep import examine
-from tests.contract.store_suite import OWNER, said, talk
+from tests.contract.store_suite import OWNER, begin, said, talk
 from tests.fakes.clock import FakeClock, SequentialIds
 from tests.fakes.index_damage import DAMAGE, damage
 from tests.fakes.store_invariants import check_invariants
@@ -91,6 +91,26 @@ async def test_a_person_is_forgotten_over_a_damaged_index(
     assert (await again.erase(OWNER)).erased is not None
     await tended(again)
     await again.finish_forgetting(OWNER)
+    assert await again.search("swordfish", SearchScope()) == []
+    await again.close()
+    assert examine(path, thorough=True).sound
+    check_invariants(path)
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+async def test_what_is_old_goes_whole_or_not_at_all_over_a_damaged_index(
+    path: Path, store: SqlStore, kind: str
+) -> None:
+    """The index's error undid the transaction, and the rest was deleted outside of any."""
+    ticket = await begin(store, session_key="other")
+    await store.finish_turn(ticket, ticket.session_id, "done")
+    await store.close()
+    damage(path, kind)
+    again = await opened(path)
+    cleared = await again.clear_silent(FakeClock().now() + 1)
+    assert cleared.conversations == 1
+    await again.mend(examine(path, thorough=True))
+    await tended(again)
     assert await again.search("swordfish", SearchScope()) == []
     await again.close()
     assert examine(path, thorough=True).sound
