@@ -111,6 +111,8 @@ def test_what_is_told_of_a_schedule_names_its_zone(when: str) -> None:
         (5399.6, "in 1 h 30 min"),
         (7200, "in 2 h"),
         (86_400, "in 24 h"),
+        (47 * 3600, "in 47 h"),
+        (48 * 3600 - 1, "in 2 days"),
         (53 * 3600, "in 2 days 5 h"),
         (10 * 86_400, "in 10 days"),
     ],

@@ -42,7 +42,7 @@ def distance(seconds: float) -> str:
         return f"in {round(seconds)} s"
     if seconds < 10 * 60:
         return _in_two(seconds, 60, "min", 1, "s")
-    if seconds < 48 * 3600:
+    if round(seconds / 60) < 48 * 60:  # said a second ago, two days are two days still
         return _in_two(seconds, 3600, "h", 60, "min")
     if seconds < 7 * 86_400:
         return _in_two(seconds, 86_400, "days", 3600, "h")
