@@ -120,7 +120,8 @@ async def test_the_log_stays_small_however_much_is_read_and_written(
     for n in range(100):
         await store.append(ticket, ticket.session_id, (said(f"word{n} " * 500),))
         if n % 10 == 0:  # as the daemon does, once a minute
-            await store.maintain()
+            while await store.maintain():
+                pass
             assert log_of(path).stat().st_size < grown / 2
     stop.set()
     await asyncio.gather(*readers)
