@@ -229,15 +229,16 @@ class Daemon:
             loop.add_signal_handler(number, self._signalled, number)
         # Of a terminal that closes as well: it must not end the daemon without a drain.
         before = signal.getsignal(signal.SIGHUP)
-        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        # Not by the loop's own way: taking that back leaves a moment in which the signal kills.
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self._reload.set))
         if hangups.came():
             self._reload.set()
         try:
             yield
         finally:
-            for number in (*caught, signal.SIGHUP):
-                loop.remove_signal_handler(number)
             signal.signal(signal.SIGHUP, before)
+            for number in caught:
+                loop.remove_signal_handler(number)
 
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():

@@ -16,6 +16,11 @@ def outlive() -> None:
     signal.signal(signal.SIGHUP, _remember)
 
 
+def ignore() -> None:
+    """At the end: the interpreter takes handlers away first, and then works on for a while."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def came() -> bool:
     """Has one come that nobody has looked at yet? Asking is looking."""
     global _came

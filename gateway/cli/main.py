@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from gateway import __version__
+from gateway import __version__, hangups
 from gateway.cli import exits
 from gateway.cli.arguments import beginning, jobs, operating, stored, talking
 from gateway.cli.arguments.line import CommandLine
@@ -45,7 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         keep_to_the_owner()
     if arguments.command == "run" and arguments.is_process:
-        from gateway import hangups  # noqa: PLC0415
         from gateway.cli.leaving import leave_on_sigterm  # noqa: PLC0415
 
         leave_on_sigterm()
@@ -82,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        if arguments.command == "run" and arguments.is_process:
+            hangups.ignore()
         _let_go_of_output()
 
 
