@@ -19,20 +19,25 @@ async def test_a_frozen_process_in_the_middle_of_a_turn(service: Service) -> Non
     chat = service.chat()
     chat.say("before")
     await service.answered(chat, "reply to: before")
-    service.world.anthropic.fault_next("hang", text="frozen")
-    chat.say("frozen")
-    await service.at_work()
-    await service.kill("STOP")
-    await service.until("NRestarts", "1")
-    await service.answered(chat, "reply to: frozen")
-    await service.until("ActiveState", "active")
-    said = await service.words()
-    assert "Watchdog timeout (limit 3s)!" in said
-    assert "Fatal Python error: Aborted" in said
-    assert "gateway/daemon.py" in said or "base_events.py" in said
+    # Python writes the stacks while other threads go on: one now and then breaks off halfway.
+    for tries in range(1, 4):
+        frozen = f"frozen {tries}"
+        service.world.anthropic.fault_next("hang", text=frozen)
+        chat.say(frozen)
+        await service.at_work()
+        await service.kill("STOP")
+        await service.until("NRestarts", str(tries))
+        await service.answered(chat, f"reply to: {frozen}")
+        await service.until("ActiveState", "active")
+        said = await service.words()
+        assert said.count("Watchdog timeout (limit 3s)!") == tries
+        assert said.count("Fatal Python error: Aborted") == tries
+        shown = [text for text in chat.shown() if "reply to:" in text]
+        assert len(shown) == 1 + tries
+        if "base_events.py" in said:
+            break
+    assert "gateway/cli/main.py" in said, "the loop's thread"
     assert said.count("(most recent call first)") >= 3, "the writer's and the readers' threads"
-    shown = [text for text in chat.shown() if "reply to:" in text]
-    assert len(shown) == 2
 
 
 async def test_a_platform_that_nothing_brings_back(service: Service) -> None:
