@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
 
 from agent.attachments import picture_name
+from agent.counting import counted
 from agent.exchange.records import Portable, PortableMessage, PortableSession
 from agent.messages import text_of
 
@@ -32,17 +33,13 @@ def write_markdown(portable: Portable, *, zone: tzinfo = UTC) -> Iterator[str]:
     yield (
         f"Conversation `{portable.conversation_id}` of `{portable.owner}`, begun "
         f"{_when(portable.created_at, zone)}; "
-        f"{_counted(len(portable.sessions), 'session')}, {_counted(shown, 'message')}.\n\n"
+        f"{counted(len(portable.sessions), 'session')}, {counted(shown, 'message')}.\n\n"
     )
     for number, session in enumerate(portable.sessions, start=1):
         yield _session_head(number, session, zone)
         for message in session.messages:
             if _is_shown(message):
                 yield _message(message, zone)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_shown(message: PortableMessage) -> bool:

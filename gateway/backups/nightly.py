@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from agent.counting import counted
 from agent.errors import PosthouseError, StoreError
 from agent.ports import Clock
 from gateway.backups.destination import Destination, destination
@@ -19,7 +20,6 @@ from gateway.backups.making import Made, dated, make, tidy
 from gateway.backups.nouns import StoreTools
 from gateway.backups.shelf import Backup, folder_of, manifest_of, within
 from gateway.config.environment import Home
-from gateway.counting import counted
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from agent.clock import SystemClock
+from agent.counting import counted
 from agent.errors import PosthouseError
 from gateway.backups.destination import destination
 from gateway.backups.making import Made, dated, make
@@ -16,7 +17,6 @@ from gateway.cli import exits
 from gateway.cli.output import NOTHING_YET, out, plain
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
-from gateway.counting import counted
 
 ALONE = """\
 Only the database: the files that people sent are not in it. A backup of everything:

@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from agent.counting import counted
 from gateway import __version__
 from gateway.cli import exits
 from gateway.cli.output import out, plain
 from gateway.config.environment import environment
-from gateway.counting import counted
 from gateway.doctor.areas import all_areas
 from gateway.doctor.checkup import examine
 from gateway.doctor.finding import Finding

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from io import BufferedReader
 from pathlib import Path
 
+from agent.counting import counted
 from agent.errors import PosthouseError
 from agent.exchange.files import files_of
 from agent.exchange.jsonl import write_lines
@@ -24,7 +25,6 @@ from gateway.cli.output import NOTHING_YET, out, plain
 from gateway.cli.sessions import find_session
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
-from gateway.counting import counted
 from gateway.exchange import send_file
 from gateway.home_lock import claimed
 from gateway.terminal_text import harmless

@@ -11,13 +11,13 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
+from agent.counting import counted
 from agent.errors import PosthouseError
 from gateway.backups.shelf import Backup, kept
 from gateway.cli import exits
 from gateway.cli.output import out, plain, table, when
 from gateway.cli.settings import Settings
 from gateway.config.environment import environment, find_home, read_secrets
-from gateway.counting import counted
 from gateway.forgetting.office import PERSON
 from gateway.home_lock import claimed
 from gateway.ownership import refuse_as_root

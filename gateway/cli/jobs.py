@@ -8,13 +8,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agent.counting import counted
 from agent.errors import PosthouseError
 from gateway.cli import exits
 from gateway.cli.output import NOTHING_YET, nothing_yet, out, plain, table
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
 from gateway.config.models import Config
-from gateway.counting import counted
 from gateway.home_lock import claimed
 
 _NAME_CHARS = 48

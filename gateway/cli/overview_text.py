@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent.counting import counted
 from gateway.cli.output import plain, when
-from gateway.counting import counted
 from gateway.monitoring.provider import told
 
 _SIZES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))

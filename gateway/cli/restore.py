@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.clock import SystemClock
+from agent.counting import counted
 from agent.errors import HomeInUse, PosthouseError
 from gateway.backups.choosing import Chosen, choose
 from gateway.backups.moving_in import planned_source
@@ -17,7 +18,6 @@ from gateway.cli import exits
 from gateway.cli.output import out, plain, when
 from gateway.cli.settings import Settings
 from gateway.config.environment import Home, environment, find_home
-from gateway.counting import counted
 from gateway.home_lock import claimed
 
 BEING_OVER = """\

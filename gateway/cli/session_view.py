@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.compaction.plan.report import CompressionReport
 from agent.composition import PARTS, Filling, PartName
+from agent.counting import counted
 from agent.lineages import UsageTotals
 from agent.messages import Row, text_of
 from agent.prices import PriceTable, money
@@ -17,7 +18,6 @@ from gateway.cli.output import plain, table, when
 from gateway.commands.compression_text import cost_text, cost_usd, kept_lines, sizes
 from gateway.commands.context_text import bar
 from gateway.commands.wording import percent
-from gateway.counting import counted
 
 LABELS: Mapping[PartName, str] = {
     "system": "system prompt",

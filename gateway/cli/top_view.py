@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agent.counting import counted
 from gateway.cli.output import plain, when
 from gateway.cli.overview_text import size, span, state_of
-from gateway.counting import counted
 
 NARROW = 72
 """Columns; below it only the most important ones are shown."""

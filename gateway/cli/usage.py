@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from agent.archive_ports import Archive
 from agent.clock import SystemClock
+from agent.counting import counted
 from agent.ledger import LedgerLine, LedgerScope
 from agent.prices import PriceTable, price_table
 from agent.spending import FREE_MODELS, Bill, Day, bill_of, day_at
@@ -21,7 +22,6 @@ from gateway.cli.settings import Settings
 from gateway.commands.usage_text import people
 from gateway.commands.wording import percent
 from gateway.config.environment import environment, find_home, local_zone
-from gateway.counting import counted
 
 MOST_DAYS = 366
 MOST_PEOPLE = 10

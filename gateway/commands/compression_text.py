@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from agent.compaction.plan.failures import FailureKind, describe
 from agent.compaction.plan.report import CompressionReport, SummaryCost
+from agent.counting import counted
 from agent.prices import PriceTable, money
 from gateway.commands.wording import ago, duration, shown
-from gateway.counting import counted
 
 MOST_FOCUS_CHARS = 80
 MOST_REASON_CHARS = 300

@@ -7,6 +7,7 @@ from functools import partial
 
 from agent.compaction.plan.report import last_compression, read_manifest, verbatim_rows
 from agent.composition import Filling, fill
+from agent.counting import counted
 from agent.ledger import LedgerScope
 from agent.llm.background import in_daemon_thread
 from agent.model_metadata import Triggers, estimate_prefix_tokens
@@ -20,7 +21,6 @@ from gateway.commands.compression_text import aborted_text, compressed_text, not
 from gateway.commands.context_text import ContextReport, chat_text
 from gateway.commands.contract import Call, CommandHost, tip
 from gateway.commands.lineage import hold_limit
-from gateway.counting import counted
 
 MANY_ROWS = 1000
 """From so many on the parts are added up beside the event loop, which nobody may hold."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.break_even import break_even
 from agent.compaction.plan.report import CompressionReport
 from agent.composition import PARTS, Filling, LargeMessage, PartName
+from agent.counting import counted
 from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
@@ -16,7 +17,6 @@ from agent.prompt_caching import CacheTtl
 from agent.spending import Bill
 from gateway.commands.compression_text import last_compression_lines
 from gateway.commands.wording import ago, percent, shown
-from gateway.counting import counted
 
 LABELS: Mapping[PartName, str] = {
     "system": "my instructions",

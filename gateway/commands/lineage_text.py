@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.counting import counted
 from agent.lineages import ConversationInfo
 from agent.messages import Row
 from agent.sessions import EndReason, Session, SessionInfo
 from gateway.commands.wording import ago, shown
-from gateway.counting import counted
 
 NOTHING_TO_TAKE_BACK = "There is no message here that I could take back."
 UNDO_USAGE = "Please say how many messages: /undo takes back the last one, /undo 3 the last three."

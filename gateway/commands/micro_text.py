@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agent.compaction.micro.progress import MicroSettings, Override, is_on, override_of
+from agent.counting import counted
 from agent.sessions import Session
-from gateway.counting import counted
 
 
 def status_text(session: Session, rules: MicroSettings | str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from agent.counting import counted
 from agent.lineages import UsageTotals
 from agent.model_metadata import Triggers
 from agent.ports import CompactionDecision
 from agent.sessions import Session
 from gateway.commands.wording import duration, percent
-from gateway.counting import counted
 from gateway.lanes.jobs import LaneView
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 
+from agent.counting import counted
 from agent.ledger import LedgerLine
 from agent.prices import PriceTable, money
 from agent.spending import Bill, bill_of
 from gateway.accounts import Statement
 from gateway.budget_text import zone_name
 from gateway.commands.wording import percent, shown
-from gateway.counting import counted
 
 MOST_PEOPLE = 10
 MOST_MODELS = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from agent.counting import counted
 from agent.redact import redact_sensitive_text
-from gateway.counting import counted
 
 SHOWN_CHARS = 60
 _JOINER = "\u200d"  # holds the parts of an emoji together

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from agent.clock import SystemClock
-from gateway.counting import counted
+from agent.counting import counted
 from gateway.doctor.database_file import bytes_of, looked_into
 from gateway.doctor.finding import Finding, Said
 from gateway.doctor.ground import Ground

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from agent.counting import counted
 from agent.forgetting import Answer, Cleared, Forgetting, PluginAnswer
 from agent.jobs.nouns import Schedule
 from agent.ports import Clock
 from gateway.config.models import Config
-from gateway.counting import counted
 from gateway.forgetting.leavings import Leavings, Others
 from gateway.jobs.house import HouseJob, HouseMaker
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
+from agent.counting import counted
 from agent.forgetting import Answer, Holdings, PluginAnswer
 from gateway.backups.shelf import Backup
-from gateway.counting import counted
 
 BUTTON = "Erase it all"
 NOTHING = "I hold nothing of you: no messages, no notes, no files."

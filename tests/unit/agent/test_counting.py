@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.counting import counted
+from agent.counting import counted
 
 
 @pytest.mark.parametrize(
